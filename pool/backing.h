@@ -1,0 +1,56 @@
+/* backing.h - the pool's only door to the outside: where memory comes from, and fences.
+ *
+ * The pool knows nothing of CUDA. Whoever creates a pool hands it one `struct backing`: functions
+ * that get and return device memory, and that say whether earlier GPU work has finished. In the
+ * preloaded library these call the driver (shim/backing_malloc.c); in the tests they are simulated.
+ *
+ * What it leaves out: caching, accounting and policy. Those are the pool's.
+ *
+ * Locks: every function is called with NO lock that an allocation or a free takes on its hot path.
+ * `acquire` may be called with the pool's growth lock held; `release` and `fence_wait`, which may
+ * wait for the GPU, are called with no lock at all. Functions may be called from any thread, several
+ * at a time.
+ */
+#ifndef VRAMALLOC_POOL_BACKING_H
+#define VRAMALLOC_POOL_BACKING_H
+
+#include <stdint.h>
+
+/* Segments start at, and are multiples of, this many bytes: what the driver maps at a time. */
+#define BACKING_SEGMENT_ALIGN_BYTES ((uint64_t)2 << 20)
+
+enum backing_status {
+    BACKING_OK = 0,
+    BACKING_NO_MEMORY, /* the device has no room for this size now; a smaller one may succeed */
+    BACKING_FAILED     /* the device refuses for another reason (a fault, a lost context) */
+};
+
+enum backing_fence_state {
+    BACKING_FENCE_PENDING = 0, /* work submitted before the fence may still run */
+    BACKING_FENCE_PASSED,      /* all of it has finished */
+    BACKING_FENCE_FAILED       /* not known, and never will be (lost context): treat as never passed */
+};
+
+struct backing {
+    void *self; /* handed to each function */
+
+    /* Gets `bytes` of device memory (a multiple of BACKING_SEGMENT_ALIGN_BYTES, above 0).
+     * BACKING_OK: *address_out is aligned to BACKING_SEGMENT_ALIGN_BYTES and the caller's alone.
+     * Otherwise *address_out is untouched and nothing is held. Does not wait for the GPU. */
+    enum backing_status (*acquire)(void *self, uint64_t bytes, uint64_t *address_out);
+
+    /* Returns a whole acquisition. May wait for the GPU. On any status but BACKING_OK the memory
+     * still belongs to the caller. */
+    enum backing_status (*release)(void *self, uint64_t address, uint64_t bytes);
+
+    /* Asks, without waiting, whether a fence has passed. May be NULL where no fences are used. */
+    enum backing_fence_state (*fence_poll)(void *self, uint64_t fence);
+
+    /* Waits for a fence. Returns PASSED or FAILED. May be NULL where no fences are used. */
+    enum backing_fence_state (*fence_wait)(void *self, uint64_t fence);
+
+    /* Gives a fence back; it is not used again. May be NULL where no fences are used. */
+    void (*fence_drop)(void *self, uint64_t fence);
+};
+
+#endif

@@ -1,0 +1,163 @@
+/* pool.h - the allocator: device memory in blocks, cut from segments that a backing provides.
+ *
+ * One `struct pool` serves one memory space (one CUDA context). Addresses are plain numbers: they
+ * are never dereferenced, and all metadata lives on the host. The layers below this header:
+ *
+ *     pool.c        routes a request by size, keeps the ladder on a miss
+ *     slab.c        small blocks: slots of one size class in a slab
+ *     buddy.c       large blocks: runs of 64 KiB pages, tail given back
+ *     limbo.c       freed blocks that GPU work may still touch: by stream, by fence
+ *     arena.c       segments from the backing: growth, budget, release
+ *     page_map.c    address -> segment, O(1), lock-free to read
+ *     metadata.c    host memory for all of the above, from mmap
+ *
+ * What it leaves out: CUDA, I/O, getenv, signals, threads of its own.
+ *
+ * Life of a block:   alloc -> LIVE -free_begin-> RELEASING -free_finish-> free
+ *                                          |        \--free_pend--> PENDING -fence-> free
+ *                                          \------free_cancel----> LIVE
+ * A RELEASING block belongs to one thread, which may wait for the GPU without holding any lock; a
+ * second free of it is refused. RELEASING and PENDING blocks are the limbo.
+ *
+ * Thread safety: every function may be called from any thread at any time, except pool_destroy()
+ * (nobody else may be inside) and pool_check() (exact only while nobody else is inside; it takes the lock).
+ * A `struct pool` is never unmapped, so a stale pointer is safe to use: its calls answer POOL_CLOSED.
+ */
+#ifndef VRAMALLOC_POOL_POOL_H
+#define VRAMALLOC_POOL_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backing.h"
+#include "stats.h"
+
+#define POOL_PAGE_BYTES      ((uint64_t)64 << 10)
+#define POOL_MIN_BLOCK_BYTES ((uint64_t)512)
+#define POOL_MAX_BLOCK_BYTES ((uint64_t)1 << 52) /* larger requests are POOL_NO_MEMORY at once */
+#define POOL_NO_STREAM       ((uint64_t)0)       /* the request is not ordered by a stream */
+
+enum pool_status {
+    POOL_OK = 0,
+    POOL_NO_MEMORY,   /* held memory, the backing and the ladder cannot meet the request */
+    POOL_NO_METADATA, /* the host has no memory for the pool's own records */
+    POOL_NOT_OWNED,   /* the address is in no segment of any pool */
+    POOL_NOT_LIVE,    /* the address is inside a pool but starts no live block */
+    POOL_CLOSED,      /* the pool was destroyed, or its metadata was found broken: serves nothing */
+    POOL_INVALID      /* an argument is out of range */
+};
+
+/* How a pool behaves. Zero in a field means the default named beside it. */
+struct pool_config {
+    uint64_t arena_bytes;   /* first segment, acquired at the first allocation; default 32 MiB;
+                               rounded up to 2 MiB; halved while the backing refuses it */
+    uint64_t limit_bytes;   /* never hold more than this from the backing; default none */
+    uint32_t slack_percent; /* idle memory over peak-live that is kept; default 10 */
+};
+
+enum pool_block_state {
+    POOL_BLOCK_FREE = 0,
+    POOL_BLOCK_LIVE,
+    POOL_BLOCK_RELEASING,
+    POOL_BLOCK_PENDING
+};
+
+/* What a pool knows about one block. */
+struct pool_block {
+    struct pool *pool;
+    uint64_t address;         /* where the block starts, aligned to 512 */
+    uint64_t requested_bytes; /* what was asked for */
+    uint64_t block_bytes;     /* with rounding: >= requested_bytes */
+    uint64_t serial;          /* unique in this process: a new one for each allocation; above 0 */
+    uint64_t segment_address; /* the driver allocation that the block lies in */
+    uint64_t segment_bytes;
+    enum pool_block_state state;
+    uint32_t tag; /* as given to pool_alloc() */
+    void *record; /* private to the pool: finds the block again without a look-up */
+    uint32_t slot;
+};
+
+struct pool;
+
+/* Makes an empty pool; no memory is acquired yet.
+ * config, backing: copied. Returns NULL when the host has no memory. Cost: one mmap. */
+struct pool *pool_create(const struct pool_config *config, const struct backing *backing);
+
+/* Ends a pool: no address belongs to it afterwards, every call answers POOL_CLOSED.
+ * release_segments: true gives each segment to backing->release; false forgets them (the context
+ * that owned the memory is gone). Statistics stay readable. Cost: one walk over the segments. */
+void pool_destroy(struct pool *pool, bool release_segments);
+
+/* Allocates.
+ * bytes: 1 .. POOL_MAX_BLOCK_BYTES. stream: the ordering stream's id, or POOL_NO_STREAM; a block that
+ * this very stream freed (free_pend) may be handed out again before its fence has passed.
+ * tag: kept with the block for the caller.
+ * POOL_OK: *address_out is a block of at least `bytes`, aligned to 512, that no unfinished GPU work
+ * can touch except work that `stream` orders before. Otherwise *address_out is 0.
+ * May call backing->acquire, fence_poll; and, only when the alternative is failing, release and
+ * fence_wait. Cost on a hit: one lock, O(log free runs); no system call, no backing call. */
+enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, uint32_t tag,
+                            uint64_t *address_out);
+
+/* Starts a free: LIVE -> RELEASING. The pool is found from the address.
+ * POOL_OK: *block_out describes the block; the caller must end with exactly one of finish, pend or
+ * cancel. POOL_NOT_OWNED: forward the free, it is not ours. POOL_NOT_LIVE: a double or interior free,
+ * counted in invalid_frees. Otherwise *block_out is all zero. Cost: one lock, O(1). */
+enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out);
+
+/* The GPU is known to be done with the block: it is free for anyone. Cost: one lock, O(log free runs). */
+void pool_free_finish(const struct pool_block *block);
+
+/* The GPU is done with the block when `fence` has passed; `stream` may reuse it at once.
+ * stream: an id above 0, or POOL_NO_STREAM for nobody. fence: the pool owns it from here and gives it
+ * to fence_drop. Fences of one stream pass in the order in which they are handed in. Cost: one lock, O(1). */
+void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fence);
+
+/* The free did not happen (the driver refused it): RELEASING -> LIVE. Cost: one lock. */
+void pool_free_cancel(const struct pool_block *block);
+
+/* Describes the block that contains `address` (anywhere inside a live or limbo block).
+ * POOL_OK, or POOL_NOT_OWNED, or POOL_NOT_LIVE (inside a pool, but in free memory); then *block_out is
+ * all zero. Cost: one lock; a large block is found by scanning a bitmap of run starts. */
+enum pool_status pool_find(uint64_t address, struct pool_block *block_out);
+
+/* True when `address` lies in a segment of some pool. Lock-free, O(1), async-signal-safe. */
+bool pool_owns(uint64_t address);
+
+/* Bytes of idle segments that pool_trim(pool, slack) would release. Cost: one lock. */
+uint64_t pool_excess_bytes(struct pool *pool);
+
+/* Releases wholly idle segments, largest first, until at most `keep_bytes` of idle memory is held.
+ * Waits for the GPU if the backing does: call it only where the native call waits, or to avoid
+ * failing. keep_bytes: UINT64_MAX means what slack_percent allows. Returns the bytes released. */
+uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes);
+
+/* Asks pending fences, without waiting, and frees the blocks behind those that have passed.
+ * Returns the number of blocks freed. */
+uint64_t pool_collect(struct pool *pool);
+
+/* All work of the device is known to have finished: every PENDING block whose fence was recorded
+ * before the call is free. Returns the number of blocks freed. */
+uint64_t pool_collect_all(struct pool *pool);
+
+/* A stream has ended: blocks it freed are no longer reusable by its id before their fence. */
+void pool_forget_stream(struct pool *pool, uint64_t stream);
+
+/* Copies the statistics; equations hold within the copy. Also on a destroyed pool.
+ * Waits at most about 100 ms for the lock, then reads without it (a report at exit must not hang). */
+void pool_stats_read(struct pool *pool, struct pool_stats *stats_out);
+
+/* The host's free memory as the program may count on it: free runs and idle segments, in bytes. */
+uint64_t pool_available_bytes(struct pool *pool);
+
+/* Calls `visit` for each live block, in address order within a segment. The lock is held: `visit`
+ * must not call the pool. */
+void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
+                     void *arg);
+
+/* Walks everything and proves every invariant.
+ * Returns true; or false with the broken rule in words in why[0 .. why_bytes). Cost: O(metadata). */
+bool pool_check(struct pool *pool, char *why, size_t why_bytes);
+
+#endif

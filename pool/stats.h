@@ -1,0 +1,33 @@
+/* stats.h - the figures of one pool, as a struct generated from stats.def.
+ *
+ * What it leaves out: the calls a program made (shim/counters.def has those).
+ */
+#ifndef VRAMALLOC_POOL_STATS_H
+#define VRAMALLOC_POOL_STATS_H
+
+#include <stdint.h>
+
+#define POOL_STATS_CLASSES_MAX 64 /* slab size classes a report can hold */
+#define POOL_STATS_ORDERS      40 /* buddy orders: 64 KiB << 39 is beyond any address space */
+
+/* One slab size class. slots_total = slots_live + slots_limbo + slots_free; the last is not stored. */
+struct pool_class_stats {
+    uint64_t slot_bytes;  /* bytes of one slot; 0 marks the end of the list */
+    uint64_t slabs;       /* slabs held */
+    uint64_t slots_total; /* slots in those slabs */
+    uint64_t slots_live;
+    uint64_t slots_limbo;
+    uint64_t requested_bytes; /* asked for in the live slots */
+    uint64_t allocations;     /* total served from this class */
+};
+
+struct pool_stats {
+#define STAT(name, unit, kind, meaning) uint64_t name;
+#include "stats.def"
+#undef STAT
+    struct pool_class_stats classes[POOL_STATS_CLASSES_MAX];
+    uint64_t free_runs_by_order[POOL_STATS_ORDERS]; /* free page runs of [2^i, 2^(i+1)) pages */
+    uint64_t free_bytes_by_order[POOL_STATS_ORDERS];
+};
+
+#endif

@@ -1,0 +1,49 @@
+/* report.h - the exit report: one screen of text or one JSON document, made from host state alone.
+ *
+ * What it leaves out: collecting the figures (shim/devices.c hands them over) and any CUDA call.
+ *
+ * Locks: none. Called once, at exit, by one thread. No malloc: everything is on the stack or static.
+ */
+#ifndef VRAMALLOC_SHIM_REPORT_H
+#define VRAMALLOC_SHIM_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../pool/stats.h"
+
+struct counters {
+#define COUNTER(name, unit, meaning) uint64_t name;
+#include "counters.def"
+#undef COUNTER
+};
+
+/* One GPU. Figures of several contexts on it are already added up. */
+struct report_device {
+    int ordinal;             /* as the program numbers its devices */
+    char name[96];           /* empty when not known */
+    uint64_t total_bytes;    /* memory of the card; 0 when not known */
+    uint64_t contexts;       /* pools that the figures come from */
+    struct counters counters;
+    struct pool_stats pool;
+};
+
+struct report {
+    char program[256];       /* basename of the executable */
+    int pid;
+    double seconds;          /* from the first CUDA call seen to the report */
+    const char *free_mode;   /* effective VRAMALLOC_FREE */
+    const char *backing;     /* effective VRAMALLOC_BACKING */
+    bool count_leaks;        /* false: VRAMALLOC_LEAKS=off */
+    size_t device_count;
+    const struct report_device *devices;
+};
+
+/* Writes the report where the options say (VRAMALLOC_REPORT, VRAMALLOC_REPORT_FORMAT).
+ * A path is opened with O_CREAT|O_EXCL|O_NOFOLLOW, 0600; an existing file is never overwritten: the
+ * next free name PATH.1, PATH.2 ... is taken. If it cannot be opened, one line says why and the
+ * report goes to stderr. errno is kept. */
+void report_write(const struct report *report);
+
+#endif
