@@ -1,0 +1,174 @@
+/* driver.c - finds the real driver and keeps its functions.
+ *
+ * The driver is the libcuda that the program loaded: the object in which a looked-up symbol really
+ * lies, or the one that the program links. Nothing is loaded that the program did not load; the
+ * handle taken here (RTLD_NOLOAD) only keeps it from being unloaded under our pointers.
+ *
+ * What it leaves out: replacing anything (lookup.c does) and any call to the driver, except
+ * cuGetProcAddress when an address it hands out is not that of an exported symbol.
+ *
+ * Lock: bind_lock, taken once a process and in the rare search by cuGetProcAddress; innermost.
+ */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "lookup.h"
+#include "process.h"
+
+#define HOOK(symbol, base, version, flags, params, args) CUresult(*real_##symbol) params;
+#define COUNTED(symbol, base, version, flags, params, args, calls, bytes_counter, bytes)           \
+    HOOK(symbol, base, version, flags, params, args)
+#define REAL(symbol, params) CUresult(*real_##symbol) params;
+#include "hooks.def"
+#undef HOOK
+#undef COUNTED
+#undef REAL
+
+/* One function of the driver: where its pointer is kept and, for hooks, what stands before it. */
+struct driver_row {
+    const char *symbol;
+    const char *base;
+    int version;
+    uint64_t flags;
+    void **real;   /* the real_<symbol> variable */
+    void *hook;    /* NULL for a REAL row */
+    void *other;   /* the same function under the address that cuGetProcAddress gives */
+    bool searched; /* `other` was asked for */
+};
+
+static struct driver_row rows[] = {
+#define HOOK(symbol, base, version, flags, params, args)                                           \
+    {#symbol, base, version, flags, (void **)&real_##symbol, (void *)hook_##symbol, NULL, false},
+#define COUNTED(symbol, base, version, flags, params, args, calls, bytes_counter, bytes)           \
+    HOOK(symbol, base, version, flags, params, args)
+#define REAL(symbol, params) {#symbol, NULL, 0, 0, (void **)&real_##symbol, NULL, NULL, false},
+#include "hooks.def"
+#undef HOOK
+#undef COUNTED
+#undef REAL
+};
+
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+bool driver_bound;
+static const void *driver_base; /* load address of the bound libcuda */
+static pthread_mutex_t bind_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* What a hooked function that this driver lacks answers. */
+static CUresult driver_missing(void)
+{
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+static bool object_is_libcuda(const Dl_info *info)
+{
+    if (info->dli_fname == NULL)
+        return false;
+    const char *slash = strrchr(info->dli_fname, '/');
+    const char *name = slash != NULL ? slash + 1 : info->dli_fname;
+    return strncmp(name, "libcuda.so", strlen("libcuda.so")) == 0;
+}
+
+static void rows_resolve(void *handle)
+{
+    for (int i = 0; i < ROW_COUNT; i++) {
+        void *found = lookup_real_dlsym(handle, rows[i].symbol);
+        if (found == NULL && rows[i].hook != NULL)
+            found = (void *)driver_missing;
+        *rows[i].real = found;
+    }
+}
+
+/* Binds to the object that `info` describes; the caller holds bind_lock and nothing is bound yet. */
+static bool bind_locked(const Dl_info *info)
+{
+    void *handle = dlopen(info->dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL)
+        return false;
+    rows_resolve(handle);
+    if (real_cuCtxGetCurrent == NULL || real_cuMemAlloc_v2 == (void *)driver_missing) {
+        dlclose(handle);
+        return false;
+    }
+    driver_base = info->dli_fbase;
+    process_start();
+    __atomic_store_n(&driver_bound, true, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool driver_bind_from(const void *address)
+{
+    Dl_info info;
+    if (dladdr(address, &info) == 0 || !object_is_libcuda(&info))
+        return false;
+    pthread_mutex_lock(&bind_lock);
+    bool bound = driver_bound || bind_locked(&info);
+    bool same = bound && driver_base == info.dli_fbase;
+    pthread_mutex_unlock(&bind_lock);
+    return same;
+}
+
+/* A program linked with -lcuda reaches our exports with no look-up at all. */
+bool driver_bind(void)
+{
+    void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL)
+        return false;
+    void *address = lookup_real_dlsym(handle, "cuInit");
+    bool bound = address != NULL && driver_bind_from(address);
+    dlclose(handle);
+    return bound;
+}
+
+int driver_hook_index(const char *symbol)
+{
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (rows[i].hook != NULL && strcmp(rows[i].symbol, symbol) == 0)
+            return i;
+    return -1;
+}
+
+void *driver_hook_at(int index, const void *real)
+{
+    return *rows[index].real == real ? rows[index].hook : NULL;
+}
+
+/* Asks the driver which address it gives for exactly this row's function. */
+static void row_search(struct driver_row *row)
+{
+    void *address = NULL;
+    row->searched = true;
+    if (real_cuGetProcAddress_v2 != (void *)driver_missing) {
+        if (real_cuGetProcAddress_v2(row->base, &address, row->version, row->flags, NULL) ==
+            CUDA_SUCCESS)
+            row->other = address;
+    } else if (real_cuGetProcAddress(row->base, &address, row->version, row->flags) ==
+               CUDA_SUCCESS) {
+        row->other = address;
+    }
+}
+
+void *driver_hook_for(void *real, const char *base, uint64_t flags)
+{
+    void *hook = NULL;
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (rows[i].hook != NULL && *rows[i].real == real)
+            return rows[i].hook;
+    pthread_mutex_lock(&bind_lock);
+    for (int i = 0; i < ROW_COUNT && hook == NULL; i++) {
+        struct driver_row *row = &rows[i];
+        if (row->hook == NULL || strcmp(row->base, base) != 0 ||
+            (row->flags & 2) != (flags & 2))
+            continue;
+        if (!row->searched)
+            row_search(row);
+        if (row->other == real)
+            hook = row->hook;
+    }
+    pthread_mutex_unlock(&bind_lock);
+    return hook;
+}
