@@ -34,6 +34,7 @@ dlsym:
         .cfi_offset 30, -24
         stp     x0, x1, [sp, #16]
         mov     x29, sp
+        mov     x2, x30                 /* who asks */
         bl      lookup_filter
         mov     x9, x0
         ldp     x0, x1, [sp, #16]
@@ -45,10 +46,10 @@ dlsym:
         mov     x0, x9
         ret
 .Ljump_on:
-        adrp    x9, lookup_real_dlsym_pointer
-        ldr     x9, [x9, #:lo12:lookup_real_dlsym_pointer]
-        cbz     x9, .Lfind
-        br      x9
+        adrp    x16, lookup_real_dlsym_pointer
+        ldr     x16, [x16, #:lo12:lookup_real_dlsym_pointer]
+        cbz     x16, .Lfind
+        br      x16
 .Lfind:
         stp     x29, x30, [sp, #-32]!
         .cfi_def_cfa_offset 32
@@ -57,14 +58,14 @@ dlsym:
         stp     x0, x1, [sp, #16]
         mov     x29, sp
         bl      lookup_init
-        mov     x9, x0
+        mov     x16, x0
         ldp     x0, x1, [sp, #16]
         ldp     x29, x30, [sp], #32
         .cfi_def_cfa_offset 0
         .cfi_restore 29
         .cfi_restore 30
-        cbz     x9, .Lnone
-        br      x9
+        cbz     x16, .Lnone
+        br      x16
 .Lnone:
         mov     x0, #0
         ret

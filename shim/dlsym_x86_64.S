@@ -27,6 +27,7 @@ dlsym:
         subl    $'A', %eax
         cmpl    $25, %eax
         ja      .Ljump_on
+        movq    (%rsp), %rdx            /* who asks */
         pushq   %rdi
         .cfi_adjust_cfa_offset 8
         pushq   %rsi

@@ -83,7 +83,8 @@ static void rows_resolve(void *handle)
     }
 }
 
-/* Binds to the object that `info` describes; the caller holds bind_lock and nothing is bound yet. */
+/* Binds to the object that `info` describes; the caller holds bind_lock and nothing is bound yet.
+ */
 static bool bind_locked(const Dl_info *info)
 {
     void *handle = dlopen(info->dli_fname, RTLD_LAZY | RTLD_NOLOAD);
@@ -100,16 +101,25 @@ static bool bind_locked(const Dl_info *info)
     return true;
 }
 
+bool driver_contains(const void *address)
+{
+    Dl_info info;
+    return dladdr(address, &info) != 0 && object_is_libcuda(&info);
+}
+
 bool driver_bind_from(const void *address)
 {
     Dl_info info;
     if (dladdr(address, &info) == 0 || !object_is_libcuda(&info))
         return false;
-    pthread_mutex_lock(&bind_lock);
-    bool bound = driver_bound || bind_locked(&info);
-    bool same = bound && driver_base == info.dli_fbase;
-    pthread_mutex_unlock(&bind_lock);
-    return same;
+    if (!__atomic_load_n(&driver_bound, __ATOMIC_ACQUIRE)) {
+        pthread_mutex_lock(&bind_lock);
+        bool bound = driver_bound || bind_locked(&info);
+        pthread_mutex_unlock(&bind_lock);
+        if (!bound)
+            return false;
+    }
+    return driver_base == info.dli_fbase;
 }
 
 /* A program linked with -lcuda reaches our exports with no look-up at all. */
@@ -161,8 +171,7 @@ void *driver_hook_for(void *real, const char *base, uint64_t flags)
     pthread_mutex_lock(&bind_lock);
     for (int i = 0; i < ROW_COUNT && hook == NULL; i++) {
         struct driver_row *row = &rows[i];
-        if (row->hook == NULL || strcmp(row->base, base) != 0 ||
-            (row->flags & 2) != (flags & 2))
+        if (row->hook == NULL || strcmp(row->base, base) != 0 || (row->flags & 2) != (flags & 2))
             continue;
         if (!row->searched)
             row_search(row);

@@ -49,6 +49,9 @@ static inline bool driver_ready(void)
     return __builtin_expect(__atomic_load_n(&driver_bound, __ATOMIC_ACQUIRE), 1) || driver_bind();
 }
 
+/* True when `address` lies in some libcuda. Cost: a walk over the loaded objects. */
+bool driver_contains(const void *address);
+
 /* Binds to the libcuda in which `address` lies. False when it lies in no libcuda, or in another copy
  * of it than the one already bound. */
 bool driver_bind_from(const void *address);

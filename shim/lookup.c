@@ -1,9 +1,10 @@
 /* lookup.c - stands in the two ways by which programs get the driver's functions.
  *
- * dlsym: the exported symbol is a few lines of assembly (dlsym_<arch>.S). RTLD_NEXT and RTLD_DEFAULT
- * look-ups, and names that do not begin with "cu" and a capital, jump straight on, so that libc sees
- * the program as the caller. The rest asks lookup_filter(), which lets the real dlsym answer first
- * and replaces the answer only if it is the exact address of a function in the table, inside libcuda.
+ * dlsym: the exported symbol is a few lines of assembly (dlsym_<arch>.S). RTLD_NEXT and
+ * RTLD_DEFAULT look-ups, and names that do not begin with "cu" and a capital, jump straight on, so
+ * that libc sees the program as the caller. The rest asks lookup_filter(), which lets the real
+ * dlsym answer first and replaces the answer only if it is the exact address of a function in the
+ * table, inside libcuda.
  *
  * cuGetProcAddress: the driver answers first, for the exact version and stream flavour, and the
  * pointer it returns is mapped to the hook of the function it is.
@@ -41,12 +42,16 @@ void *lookup_real_dlsym(void *handle, const char *name)
     return real != NULL ? real(handle, name) : NULL;
 }
 
-void *lookup_filter(void *handle, const char *name)
+void *lookup_filter(void *handle, const char *name, const void *caller)
 {
     int index = driver_hook_index(name);
     if (index < 0)
         return NULL;
     int saved_errno = errno;
+    if (driver_contains(caller)) {
+        errno = saved_errno;
+        return NULL;
+    }
     void *found = lookup_real_dlsym(handle, name);
     void *hook = NULL;
     if (found != NULL && driver_bind_from(found))

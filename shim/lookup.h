@@ -14,7 +14,8 @@ void *lookup_real_dlsym(void *handle, const char *name);
 
 /* Decides a dlsym(handle, name) with an explicit handle and a name that begins like a driver
  * function's: the hook if the real result is a hooked function of the driver, else NULL, and the
- * assembly entry jumps on to the real dlsym. */
-void *lookup_filter(void *handle, const char *name);
+ * assembly entry jumps on to the real dlsym. caller: an address in the code that asks; the driver
+ * itself always gets its own function. */
+void *lookup_filter(void *handle, const char *name, const void *caller);
 
 #endif

@@ -1,0 +1,136 @@
+/* capture.c - the set of captures in progress. See capture.h.
+ *
+ * The set is keyed by stream identity, so a stream's end takes its capture along and nothing can
+ * leak as a counter would. If the set is full, captures are taken to be in progress from then on:
+ * slower, never wrong.
+ */
+#define _GNU_SOURCE
+#include "capture.h"
+
+#include <pthread.h>
+
+#include "driver.h"
+
+enum { CAPTURES_MAX = 256 };
+
+static pthread_rwlock_t gate = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static pthread_mutex_t set_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t capturing[CAPTURES_MAX]; /* identities, packed from 0 */
+static int capturing_count;
+static bool overflowed;
+
+bool capture_in_progress(void)
+{
+    return __atomic_load_n(&capturing_count, __ATOMIC_ACQUIRE) > 0 ||
+           __atomic_load_n(&overflowed, __ATOMIC_RELAXED);
+}
+
+bool capture_gate_enter(void)
+{
+    pthread_rwlock_rdlock(&gate);
+    if (!capture_in_progress())
+        return true;
+    pthread_rwlock_unlock(&gate);
+    return false;
+}
+
+void capture_gate_leave(void)
+{
+    pthread_rwlock_unlock(&gate);
+}
+
+uint64_t stream_id(CUstream stream, bool ptsz)
+{
+    unsigned long long id = 0;
+    CUresult (*get)(CUstream, unsigned long long *) =
+        ptsz ? real_cuStreamGetId_ptsz : real_cuStreamGetId;
+    if (get == NULL || get(stream, &id) != CUDA_SUCCESS)
+        return 0;
+    return (uint64_t)id + 1; /* ids begin at 0 */
+}
+
+bool stream_may_capture(CUstream stream, bool ptsz)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult (*ask)(CUstream, CUstreamCaptureStatus *) =
+        ptsz ? real_cuStreamIsCapturing_ptsz : real_cuStreamIsCapturing;
+    if (ask == NULL)
+        return true;
+    return ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* The identity a capture is filed under; the handle where the driver has no ids. */
+static uint64_t capture_key(CUstream stream, bool ptsz)
+{
+    uint64_t id = stream_id(stream, ptsz);
+    return id != 0 ? id : (uint64_t)(uintptr_t)stream;
+}
+
+static void set_add(uint64_t key)
+{
+    pthread_mutex_lock(&set_lock);
+    if (capturing_count < CAPTURES_MAX) {
+        capturing[capturing_count] = key;
+        __atomic_store_n(&capturing_count, capturing_count + 1, __ATOMIC_RELEASE);
+    } else {
+        __atomic_store_n(&overflowed, true, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&set_lock);
+}
+
+static void set_remove(uint64_t key)
+{
+    pthread_mutex_lock(&set_lock);
+    for (int i = 0; i < capturing_count; i++) {
+        if (capturing[i] == key) {
+            capturing[i] = capturing[capturing_count - 1];
+            __atomic_store_n(&capturing_count, capturing_count - 1, __ATOMIC_RELEASE);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&set_lock);
+}
+
+void capture_begin_enter(void)
+{
+    pthread_rwlock_wrlock(&gate);
+}
+
+void capture_begin_leave(CUstream stream, bool ptsz, bool begun)
+{
+    if (begun)
+        set_add(capture_key(stream, ptsz));
+    pthread_rwlock_unlock(&gate);
+}
+
+void capture_ended(CUstream stream, bool ptsz)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult (*ask)(CUstream, CUstreamCaptureStatus *) =
+        ptsz ? real_cuStreamIsCapturing_ptsz : real_cuStreamIsCapturing;
+    if (!capture_in_progress())
+        return;
+    bool goes_on = ask != NULL && ask(stream, &status) == CUDA_SUCCESS &&
+                   status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!goes_on)
+        set_remove(capture_key(stream, ptsz));
+}
+
+void capture_stream_destroyed(uint64_t id)
+{
+    if (capture_in_progress())
+        set_remove(id);
+}
+
+void capture_relax(CUstreamCaptureMode *saved)
+{
+    *saved = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (real_cuThreadExchangeStreamCaptureMode != NULL)
+        real_cuThreadExchangeStreamCaptureMode(saved);
+}
+
+void capture_restore(CUstreamCaptureMode *saved)
+{
+    if (real_cuThreadExchangeStreamCaptureMode != NULL)
+        real_cuThreadExchangeStreamCaptureMode(saved);
+}

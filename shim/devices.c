@@ -1,0 +1,270 @@
+/* devices.c - the registry of GPUs and contexts. See devices.h.
+ *
+ * A thread remembers the last context it used, with the generation of the registry at that time;
+ * any drop moves the generation on, so the next call looks again.
+ */
+#define _GNU_SOURCE
+#include "devices.h"
+
+#include <string.h>
+
+#include "backing_malloc.h"
+#include "driver.h"
+#include "fence.h"
+#include "options.h"
+
+enum { CONTEXTS_MAX = 256 };
+
+static struct device devices[DEVICES_MAX];
+static struct context contexts[CONTEXTS_MAX];
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t generation = 1;
+
+static __thread struct {
+    CUcontext handle;
+    uint32_t generation;
+    struct context *context;
+} last_used;
+
+struct device *device_of(CUdevice handle)
+{
+    if (handle < 0 || handle >= DEVICES_MAX)
+        return NULL;
+    struct device *device = &devices[handle];
+    if (__atomic_load_n(&device->known, __ATOMIC_ACQUIRE))
+        return device;
+    char name[sizeof(device->name)] = "";
+    size_t total_bytes = 0;
+    CUmemoryPool pool = NULL;
+    if (real_cuDeviceGetName != NULL)
+        real_cuDeviceGetName(name, (int)sizeof(name), handle);
+    if (real_cuDeviceTotalMem_v2 != NULL)
+        real_cuDeviceTotalMem_v2(&total_bytes, handle);
+    if (real_cuDeviceGetDefaultMemPool != NULL)
+        real_cuDeviceGetDefaultMemPool(&pool, handle);
+    pthread_mutex_lock(&registry_lock);
+    if (!device->known) {
+        device->handle = handle;
+        memcpy(device->name, name, sizeof(name));
+        device->total_bytes = total_bytes;
+        device->default_pool = pool;
+        __atomic_store_n(&device->known, true, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&registry_lock);
+    return device;
+}
+
+struct device *device_known(CUdevice handle)
+{
+    if (handle < 0 || handle >= DEVICES_MAX ||
+        !__atomic_load_n(&devices[handle].known, __ATOMIC_ACQUIRE))
+        return NULL;
+    return &devices[handle];
+}
+
+struct device *device_for_counting(void)
+{
+    CUdevice handle;
+    struct device *device = NULL;
+    if (driver_ready() && real_cuCtxGetDevice != NULL &&
+        real_cuCtxGetDevice(&handle) == CUDA_SUCCESS)
+        return device_of(handle);
+    for (handle = 0; handle < DEVICES_MAX && device == NULL; handle++)
+        device = device_known(handle);
+    return device;
+}
+
+bool device_has_other_contexts(const struct device *device)
+{
+    int count = __atomic_load_n(&device->contexts_created, __ATOMIC_RELAXED) +
+                (__atomic_load_n(&device->primary, __ATOMIC_RELAXED) != NULL);
+    return count > 1 || __atomic_load_n(&device->green_made, __ATOMIC_RELAXED);
+}
+
+static struct context *context_find_locked(CUcontext handle)
+{
+    for (int i = 0; i < CONTEXTS_MAX; i++)
+        if (contexts[i].handle == handle)
+            return &contexts[i];
+    return NULL;
+}
+
+static struct pool *pool_make(struct context *context, const struct device *device)
+{
+    struct backing backing = backing_malloc(context);
+    struct pool_config config = {
+        .arena_bytes = options_size_resolve(&options.arena_size, device->total_bytes),
+        .limit_bytes = options_size_resolve(&options.arena_limit, device->total_bytes),
+        .slack_percent = options.slack};
+    return pool_create(&config, &backing);
+}
+
+/* Takes a free slot for a context that is not known yet. NULL: no slot or no host memory. */
+static struct context *context_make_locked(CUcontext handle, struct device *device)
+{
+    struct context *context = context_find_locked(NULL);
+    if (context == NULL)
+        return NULL;
+    memset(context, 0, sizeof(*context));
+    context->pool = pool_make(context, device);
+    if (context->pool == NULL)
+        return NULL;
+    context->device = device;
+    device->contexts_served++;
+    __atomic_store_n(&context->handle, handle, __ATOMIC_RELEASE);
+    process_pool_made();
+    return context;
+}
+
+static struct context *context_look_up(CUcontext handle)
+{
+    CUdevice device_handle;
+    struct device *device = NULL;
+    if (real_cuCtxGetDevice != NULL && real_cuCtxGetDevice(&device_handle) == CUDA_SUCCESS)
+        device = device_of(device_handle);
+    if (device == NULL)
+        return NULL;
+    pthread_mutex_lock(&registry_lock);
+    struct context *context = context_find_locked(handle);
+    if (context == NULL)
+        context = context_make_locked(handle, device);
+    last_used.generation = __atomic_load_n(&generation, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&registry_lock);
+    last_used.handle = handle;
+    last_used.context = context;
+    return context;
+}
+
+struct context *context_of(CUcontext current)
+{
+    if (last_used.handle == current &&
+        last_used.generation == __atomic_load_n(&generation, __ATOMIC_ACQUIRE))
+        return last_used.context;
+    return context_look_up(current);
+}
+
+struct context *context_current(CUcontext *current_out)
+{
+    *current_out = NULL;
+    if (!driver_ready() || !process_serves() || !options.enable)
+        return NULL;
+    if (real_cuCtxGetCurrent(current_out) != CUDA_SUCCESS || *current_out == NULL) {
+        *current_out = NULL;
+        return NULL;
+    }
+    return context_of(*current_out);
+}
+
+struct context *context_of_pool(const struct pool *pool, struct context *likely)
+{
+    if (likely != NULL && likely->pool == pool)
+        return likely;
+    for (int i = 0; i < CONTEXTS_MAX; i++)
+        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) != NULL &&
+            contexts[i].pool == pool)
+            return &contexts[i];
+    return NULL;
+}
+
+enum { TOTAL, LEVEL, PEAK };
+
+/* Adds one pool's figures to a sum. Levels add up only for living pools; peaks are the highest of
+ * any one pool, since pools need not peak together. */
+static void stats_add(struct pool_stats *sum, const struct pool_stats *more, bool living)
+{
+#define STAT(name, unit, kind, meaning)                                                            \
+    if (kind == TOTAL || (kind == LEVEL && living))                                                \
+        sum->name += more->name;                                                                   \
+    else if (kind == PEAK && more->name > sum->name)                                               \
+        sum->name = more->name;
+    uint64_t largest_free_run_bytes = sum->largest_free_run_bytes > more->largest_free_run_bytes
+                                          ? sum->largest_free_run_bytes
+                                          : more->largest_free_run_bytes;
+#include "../pool/stats.def"
+#undef STAT
+    sum->largest_free_run_bytes = living ? largest_free_run_bytes : 0;
+    for (int i = 0; i < POOL_STATS_CLASSES_MAX; i++) {
+        sum->classes[i].slot_bytes = more->classes[i].slot_bytes;
+        sum->classes[i].allocations += more->classes[i].allocations;
+        if (!living)
+            continue;
+        sum->classes[i].slabs += more->classes[i].slabs;
+        sum->classes[i].slots_total += more->classes[i].slots_total;
+        sum->classes[i].slots_live += more->classes[i].slots_live;
+        sum->classes[i].slots_limbo += more->classes[i].slots_limbo;
+        sum->classes[i].requested_bytes += more->classes[i].requested_bytes;
+    }
+    for (int i = 0; living && i < POOL_STATS_ORDERS; i++) {
+        sum->free_runs_by_order[i] += more->free_runs_by_order[i];
+        sum->free_bytes_by_order[i] += more->free_bytes_by_order[i];
+    }
+}
+
+/* Ends a context's pool; the slot becomes free. The caller holds nothing. */
+static void context_retire(struct context *context)
+{
+    static struct pool_stats last; /* under registry_lock: too large for a small thread stack */
+    struct pool *pool = context->pool;
+    pool_destroy(pool, false);
+    fence_forget_context(context);
+    pthread_mutex_lock(&registry_lock);
+    pool_stats_read(pool, &last);
+    stats_add(&context->device->retired, &last, false);
+    __atomic_store_n(&context->handle, NULL, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&generation, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&registry_lock);
+}
+
+/* Claims a context for retiring, so that only one thread does it. */
+static struct context *context_claim(CUcontext handle)
+{
+    static char claimed; /* its address is a handle that no context has */
+    pthread_mutex_lock(&registry_lock);
+    struct context *found = context_find_locked(handle);
+    if (found != NULL)
+        __atomic_store_n(&found->handle, (CUcontext)(void *)&claimed, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&registry_lock);
+    return found;
+}
+
+void contexts_drop(CUcontext handle)
+{
+    struct context *context = handle != NULL ? context_claim(handle) : NULL;
+    if (context != NULL)
+        context_retire(context);
+}
+
+size_t devices_collect(double tick_ns, struct report_device *rows, size_t rows_max)
+{
+    static struct pool_stats one;
+    size_t count = 0;
+    for (int d = 0; d < DEVICES_MAX && count < rows_max; d++) {
+        struct device *device = &devices[d];
+        struct report_device *row = &rows[count];
+        if (!__atomic_load_n(&device->known, __ATOMIC_ACQUIRE))
+            continue;
+        memset(row, 0, sizeof(*row));
+        row->pool = device->retired;
+        for (int i = 0; i < CONTEXTS_MAX; i++) {
+            if (contexts[i].handle == NULL || contexts[i].device != device)
+                continue;
+            pool_stats_read(contexts[i].pool, &one);
+            stats_add(&row->pool, &one, true);
+        }
+        memcpy(&row->counters, &device->counters, sizeof(row->counters));
+        struct counters *c = &row->counters;
+        c->alloc_served = row->pool.allocations;
+        c->alloc_calls = c->alloc_served + c->alloc_forwarded + c->alloc_failed;
+        c->free_served = row->pool.frees;
+        c->free_calls = c->free_served + c->free_forwarded + c->free_failed;
+        c->free_wait_ns = (uint64_t)((double)c->free_wait_ns * tick_ns);
+        if (c->alloc_calls == 0)
+            continue;
+        row->ordinal = device->handle;
+        memcpy(row->name, device->name, sizeof(row->name));
+        row->total_bytes = device->total_bytes;
+        row->contexts = device->contexts_served;
+        count++;
+    }
+    return count;
+}

@@ -1,0 +1,95 @@
+/* devices.h - the GPUs and contexts of the process: a pool for each context, counters for each GPU.
+ *
+ * A context is known by its handle until it is destroyed or reset; contexts_drop() then ends its pool
+ * before the driver can hand out the same handle or addresses again. Slots are static and reused, so
+ * a stale pointer is safe to read: its pool answers POOL_CLOSED.
+ *
+ * What it leaves out: serving calls (hooks_*.c), waiting (wait.c).
+ *
+ * Locks: registry_lock for making and dropping contexts. No driver call is made under it and no other
+ * lock is taken under it.
+ */
+#ifndef VRAMALLOC_SHIM_DEVICES_H
+#define VRAMALLOC_SHIM_DEVICES_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../pool/pool.h"
+#include "process.h"
+#include "report.h"
+
+#define DEVICES_MAX 64 /* GPUs a process can see; later ones are forwarded to the driver */
+
+struct device {
+    bool known; /* the fields below are set; never cleared again */
+    CUdevice handle;
+    char name[96];
+    uint64_t total_bytes;
+    CUmemoryPool default_pool; /* NULL where the driver has none */
+    struct counters counters;  /* read and written with __atomic, relaxed */
+    bool async_to_driver;      /* the program configured a memory pool: stream-ordered calls are
+                                  the driver's from then on */
+    int contexts_created;      /* living contexts made by cuCtxCreate */
+    CUcontext primary;         /* the primary context, once it was retained */
+    bool green_made;           /* a green context was ever made */
+    uint64_t contexts_served;  /* contexts that ever had a pool */
+    struct pool_stats retired; /* statistics of pools whose context is gone */
+};
+
+struct context {
+    CUcontext handle; /* NULL: the slot is free */
+    struct device *device;
+    struct pool *pool;
+    bool faulted; /* a wait returned an error that lasts: allocate natively until the driver can again */
+    CUdeviceptr barrier_spare; /* wait.c: 0 when there is none; exchanged atomically */
+    bool barrier_neighbour;    /* wait.c */
+    size_t pitch_unit;         /* hooks_memory.c: rounding of rows; 0 when not known yet */
+    uint32_t waits_begun;      /* wait.c: full waits started, and the newest that ended well */
+    uint32_t waits_ended;
+};
+
+/* The context current to this thread, with its pool; made on first sight. *current_out is the handle,
+ * NULL when none is current or the driver cannot say (not initialised, shut down, host callback).
+ * NULL: forward the call. Cost: cuCtxGetCurrent and a thread-local compare. */
+struct context *context_current(CUcontext *current_out);
+
+/* The same for a thread whose current context is known to be `current` (not NULL). */
+struct context *context_of(CUcontext current);
+
+/* The context whose pool this is; NULL when it was dropped meanwhile.
+ * likely: tried first; may be NULL. */
+struct context *context_of_pool(const struct pool *pool, struct context *likely);
+
+/* Ends the pool of a context that is about to be destroyed or was reset. NULL and unknown handles are
+ * ignored. */
+void contexts_drop(CUcontext handle);
+
+/* The device record for a driver handle; NULL when there are too many. Cost: three driver queries the
+ * first time. */
+struct device *device_of(CUdevice handle);
+
+/* The record of a device that was seen before; NULL otherwise. */
+struct device *device_known(CUdevice handle);
+
+/* The device of the current context; else the first known one; else NULL. For counting only. */
+struct device *device_for_counting(void);
+
+/* True when the context's own synchronise may not reach all work that a native free waits for. */
+bool device_has_other_contexts(const struct device *device);
+
+/* Fills one row for each device that saw an allocation call. tick_ns: nanoseconds in a clock tick.
+ * Returns the number of rows. Called at exit: no driver call, no lock that could hang. */
+size_t devices_collect(double tick_ns, struct report_device *rows, size_t rows_max);
+
+/* Adds to a counter of a device; device may be NULL. */
+#define DEVICE_COUNT(device, counter, amount)                                                      \
+    ((void)((device) != NULL                                                                       \
+                ? __atomic_fetch_add(&(device)->counters.counter, (uint64_t)(amount),              \
+                                     __ATOMIC_RELAXED)                                             \
+                : 0))
+
+#endif

@@ -1,0 +1,223 @@
+/* fence.c - fences over events of the driver. See fence.h.
+ *
+ * A fence number is odd for "the next wait" (the wait's number in the upper bits) and even for an
+ * event (its index + 1). Entries live in chunks that are mapped on demand and never unmapped; each
+ * keeps its event for the context that made it, since an event belongs to a context.
+ */
+#define _GNU_SOURCE
+#include "fence.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "capture.h"
+#include "driver.h"
+#include "wait.h"
+
+enum { CHUNK_ENTRIES = 4096, CHUNKS_MAX = 1024 };
+
+struct entry {
+    CUevent event;               /* NULL: none made yet */
+    const struct context *owner; /* the context the event belongs to; NULL: none */
+    uint32_t next;               /* index + 1 of the next free entry */
+    bool busy;                   /* is a fence now */
+};
+
+static struct entry *chunks[CHUNKS_MAX];
+static uint32_t entry_count;
+static uint32_t free_first; /* index + 1 */
+static pthread_mutex_t fence_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct entry *entry_at(uint32_t index)
+{
+    return &__atomic_load_n(&chunks[index / CHUNK_ENTRIES],
+                            __ATOMIC_ACQUIRE)[index % CHUNK_ENTRIES];
+}
+
+static bool chunk_map(uint32_t chunk)
+{
+    if (chunk >= CHUNKS_MAX)
+        return false;
+    void *memory = mmap(NULL, CHUNK_ENTRIES * sizeof(struct entry), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    __atomic_store_n(&chunks[chunk], (struct entry *)memory, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* Takes a free entry: one of this context's with its event, or a blank one. The scan is bounded, so
+ * that many contexts cannot make it slow. */
+static bool entry_take_locked(const struct context *context, uint32_t *index_out)
+{
+    uint32_t *link = &free_first;
+    for (int tries = 0; *link != 0 && tries < 16; tries++) {
+        struct entry *entry = entry_at(*link - 1);
+        if (entry->owner == context || entry->owner == NULL) {
+            *index_out = *link - 1;
+            *link = entry->next;
+            return true;
+        }
+        link = &entry->next;
+    }
+    if (entry_count % CHUNK_ENTRIES == 0 && !chunk_map(entry_count / CHUNK_ENTRIES))
+        return false;
+    *index_out = entry_count++;
+    return true;
+}
+
+static void entry_return(uint32_t index)
+{
+    struct entry *entry = entry_at(index);
+    pthread_mutex_lock(&fence_lock);
+    entry->busy = false;
+    entry->next = free_first;
+    free_first = index + 1;
+    pthread_mutex_unlock(&fence_lock);
+}
+
+/* An event of this context, not in use. The context is current. */
+static bool event_take(const struct context *context, uint32_t *index_out)
+{
+    pthread_mutex_lock(&fence_lock);
+    bool taken = entry_take_locked(context, index_out);
+    if (taken)
+        entry_at(*index_out)->busy = true;
+    pthread_mutex_unlock(&fence_lock);
+    if (!taken)
+        return false;
+    struct entry *entry = entry_at(*index_out);
+    if (entry->owner == context)
+        return true;
+    CUstreamCaptureMode mode;
+    CUevent event = NULL;
+    capture_relax(&mode);
+    bool made = real_cuEventCreate != NULL &&
+                real_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    capture_restore(&mode);
+    if (!made) {
+        entry_return(*index_out);
+        return false;
+    }
+    entry->event = event;
+    entry->owner = context;
+    return true;
+}
+
+static uint64_t event_fence(uint32_t index)
+{
+    return ((uint64_t)index + 1) << 1;
+}
+
+static uint32_t fence_index(uint64_t fence)
+{
+    return (uint32_t)(fence >> 1) - 1;
+}
+
+CUresult fence_after_stream(struct context *context, CUstream stream, bool ptsz,
+                            uint64_t *fence_out)
+{
+    uint32_t index;
+    CUresult (*record)(CUevent, CUstream) = ptsz ? real_cuEventRecord_ptsz : real_cuEventRecord;
+    if (record == NULL || !event_take(context, &index))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = record(entry_at(index)->event, stream);
+    if (result == CUDA_SUCCESS)
+        *fence_out = event_fence(index);
+    else
+        entry_return(index);
+    return result;
+}
+
+bool fence_after_context(struct context *context, uint64_t *fence_out)
+{
+    uint32_t index;
+    if (real_cuCtxRecordEvent == NULL || device_has_other_contexts(context->device) ||
+        !event_take(context, &index))
+        return false;
+    bool recorded = false;
+    if (capture_gate_enter()) {
+        recorded = real_cuCtxRecordEvent(context->handle, entry_at(index)->event) == CUDA_SUCCESS;
+        capture_gate_leave();
+    }
+    if (recorded)
+        *fence_out = event_fence(index);
+    else
+        entry_return(index);
+    return recorded;
+}
+
+uint64_t fence_after_next_wait(const struct context *context)
+{
+    uint32_t needed = __atomic_load_n(&context->waits_begun, __ATOMIC_SEQ_CST) + 1;
+    return ((uint64_t)needed << 1) | 1;
+}
+
+/* A wait of a free has ended that began late enough for this fence. */
+static bool wait_has_ended(const struct context *context, uint64_t fence)
+{
+    uint32_t needed = (uint32_t)(fence >> 1);
+    return (int32_t)(__atomic_load_n(&context->waits_ended, __ATOMIC_ACQUIRE) - needed) >= 0;
+}
+
+static enum backing_fence_state state_of(CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        return BACKING_FENCE_PASSED;
+    bool capture_error = result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+                         result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    return result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_NOT_PERMITTED || capture_error
+               ? BACKING_FENCE_PENDING
+               : BACKING_FENCE_FAILED;
+}
+
+/* Asks or waits for an event in relaxed mode: both would spoil another thread's global capture. */
+static enum backing_fence_state event_ask(uint64_t fence, CUresult (*ask)(CUevent))
+{
+    CUstreamCaptureMode mode;
+    if (ask == NULL)
+        return BACKING_FENCE_FAILED;
+    capture_relax(&mode);
+    CUresult result = ask(entry_at(fence_index(fence))->event);
+    capture_restore(&mode);
+    return state_of(result);
+}
+
+enum backing_fence_state fence_poll(void *self, uint64_t fence)
+{
+    if ((fence & 1) != 0)
+        return wait_has_ended(self, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_PENDING;
+    return event_ask(fence, real_cuEventQuery);
+}
+
+enum backing_fence_state fence_wait(void *self, uint64_t fence)
+{
+    struct context *context = self;
+    if ((fence & 1) != 0) {
+        bool later = false;
+        if (!wait_has_ended(context, fence))
+            wait_as_free(context, context->handle, &later);
+        return wait_has_ended(context, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_FAILED;
+    }
+    return event_ask(fence, real_cuEventSynchronize);
+}
+
+void fence_drop(void *self, uint64_t fence)
+{
+    (void)self;
+    if ((fence & 1) == 0)
+        entry_return(fence_index(fence));
+}
+
+void fence_forget_context(const struct context *context)
+{
+    pthread_mutex_lock(&fence_lock);
+    for (uint32_t i = 0; i < entry_count; i++) {
+        struct entry *entry = entry_at(i);
+        if (entry->owner == context) {
+            entry->owner = NULL;
+            entry->event = NULL;
+        }
+    }
+    pthread_mutex_unlock(&fence_lock);
+}

@@ -1,0 +1,37 @@
+/* hooks_counted.c - allocations that stay the driver's: passed through unchanged, and counted.
+ *
+ * The wrappers are generated from the COUNTED rows of hooks.def. Lock: none.
+ */
+#include "devices.h"
+#include "driver.h"
+
+/* If the driver is out of memory while the current context's pool holds idle segments, they are
+ * given back, and the call is made once more. True: something was given back. */
+static bool idle_memory_released(CUresult result)
+{
+    CUcontext current;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return false;
+    struct context *context = context_current(&current);
+    return context != NULL && pool_trim(context->pool, 0) > 0;
+}
+
+#define no_bytes passed_array /* for rows whose bytes are not known: adds 0 */
+#define HOOK(symbol, base, version, flags, params, args)
+#define REAL(symbol, params)
+#define COUNTED(symbol, base, version, flags, params, args, calls, bytes_counter, bytes)           \
+    CUresult hook_##symbol params                                                                  \
+    {                                                                                              \
+        if (!driver_ready())                                                                       \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                     \
+        CUresult result = real_##symbol args;                                                      \
+        if (idle_memory_released(result))                                                          \
+            result = real_##symbol args;                                                           \
+        if (result == CUDA_SUCCESS) {                                                              \
+            struct device *device = device_for_counting();                                         \
+            DEVICE_COUNT(device, calls, 1);                                                        \
+            DEVICE_COUNT(device, bytes_counter, bytes);                                            \
+        }                                                                                          \
+        return result;                                                                             \
+    }
+#include "hooks.def"

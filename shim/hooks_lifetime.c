@@ -1,0 +1,156 @@
+/* hooks_lifetime.c - contexts that come and go.
+ *
+ * Memory of a context ends with it. Its pool is ended before the driver destroys the context, since
+ * afterwards the driver may hand out the same handle and the same addresses again. Creation is only
+ * counted: with a second context on a device, a free waits the native way (wait.c).
+ *
+ * What it leaves out: contexts that end with the process. Lock: none.
+ */
+#include "devices.h"
+#include "driver.h"
+
+static CUresult context_created(CUresult result, CUdevice handle)
+{
+    struct device *device = result == CUDA_SUCCESS ? device_of(handle) : NULL;
+    if (device != NULL)
+        __atomic_fetch_add(&device->contexts_created, 1, __ATOMIC_RELAXED);
+    return result;
+}
+
+CUresult hook_cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return context_created(real_cuCtxCreate(context, flags, device), device);
+}
+
+CUresult hook_cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return context_created(real_cuCtxCreate_v2(context, flags, device), device);
+}
+
+CUresult hook_cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned int flags,
+                             CUdevice device)
+{
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return context_created(real_cuCtxCreate_v3(context, affinity, count, flags, device), device);
+}
+
+CUresult hook_cuCtxCreate_v4(CUcontext *context, void *params, unsigned int flags, CUdevice device)
+{
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return context_created(real_cuCtxCreate_v4(context, params, flags, device), device);
+}
+
+/* The device of a context, which need not be current. -1: not known. */
+static CUdevice context_device(CUcontext context)
+{
+    CUdevice device = -1;
+    CUcontext popped;
+    if (context == NULL || real_cuCtxPushCurrent_v2 == NULL ||
+        real_cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return -1;
+    if (real_cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = -1;
+    real_cuCtxPopCurrent_v2(&popped);
+    return device;
+}
+
+static CUresult context_destroy(CUcontext context, CUresult (*destroy)(CUcontext))
+{
+    CUdevice handle = context_device(context);
+    contexts_drop(context);
+    CUresult result = destroy(context);
+    struct device *device = result == CUDA_SUCCESS && handle >= 0 ? device_of(handle) : NULL;
+    if (device != NULL)
+        __atomic_fetch_sub(&device->contexts_created, 1, __ATOMIC_RELAXED);
+    return result;
+}
+
+CUresult hook_cuCtxDestroy(CUcontext context)
+{
+    return driver_ready() ? context_destroy(context, real_cuCtxDestroy)
+                          : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult hook_cuCtxDestroy_v2(CUcontext context)
+{
+    return driver_ready() ? context_destroy(context, real_cuCtxDestroy_v2)
+                          : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult hook_cuCtxDetach(CUcontext context)
+{
+    return driver_ready() ? context_destroy(context, real_cuCtxDetach) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice handle)
+{
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = real_cuDevicePrimaryCtxRetain(context, handle);
+    struct device *device = result == CUDA_SUCCESS ? device_of(handle) : NULL;
+    if (device != NULL)
+        __atomic_store_n(&device->primary, *context, __ATOMIC_RELAXED);
+    return result;
+}
+
+/* Ends the pool of the device's primary context if the context is no longer active. */
+static CUresult primary_released(CUresult result, CUdevice handle)
+{
+    unsigned int flags;
+    int active = 1;
+    struct device *device = result == CUDA_SUCCESS ? device_known(handle) : NULL;
+    if (device == NULL || real_cuDevicePrimaryCtxGetState == NULL)
+        return result;
+    if (real_cuDevicePrimaryCtxGetState(handle, &flags, &active) == CUDA_SUCCESS && !active)
+        contexts_drop(__atomic_load_n(&device->primary, __ATOMIC_RELAXED));
+    return result;
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    return driver_ready() ? primary_released(real_cuDevicePrimaryCtxRelease(device), device)
+                          : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    return driver_ready() ? primary_released(real_cuDevicePrimaryCtxRelease_v2(device), device)
+                          : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+static CUresult primary_reset(CUdevice handle, CUresult (*reset)(CUdevice))
+{
+    struct device *device = device_known(handle);
+    if (device != NULL)
+        contexts_drop(__atomic_load_n(&device->primary, __ATOMIC_RELAXED));
+    return reset(handle);
+}
+
+CUresult hook_cuDevicePrimaryCtxReset(CUdevice device)
+{
+    return driver_ready() ? primary_reset(device, real_cuDevicePrimaryCtxReset)
+                          : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    return driver_ready() ? primary_reset(device, real_cuDevicePrimaryCtxReset_v2)
+                          : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult hook_cuGreenCtxCreate(void **green, void *description, CUdevice handle, unsigned int flags)
+{
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = real_cuGreenCtxCreate(green, description, handle, flags);
+    struct device *device = result == CUDA_SUCCESS ? device_of(handle) : NULL;
+    if (device != NULL)
+        __atomic_store_n(&device->green_made, true, __ATOMIC_RELAXED);
+    return result;
+}

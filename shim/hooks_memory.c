@@ -1,0 +1,429 @@
+/* hooks_memory.c - allocation and free, served from the pool of the current context.
+ *
+ * Allocation: the pool; if it cannot, the driver is asked for exactly the program's request, and
+ * its answer is the program's answer. Whatever is unusual (no current context, a host callback, a
+ * capturing stream, a size of 0) goes straight to the driver.
+ *
+ * Free: by the address alone. What the pool does not own is forwarded untouched. For a pooled
+ * block: begin (it is nobody's now), wait as the native call does, finish. No lock is held while
+ * waiting.
+ *
+ * Stream-ordered calls: a block freed on a stream may be reused by that stream at once and by
+ * anybody when an event recorded at the free has passed. Mixed pairs (allocated by one kind, freed
+ * by the other) are fenced after all work of the context.
+ *
+ * What it leaves out: explicit memory pools, managed and host memory (hooks_counted.c).
+ * Lock: none.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "capture.h"
+#include "devices.h"
+#include "driver.h"
+#include "fence.h"
+#include "wait.h"
+
+/* Kept with each block: which kind of call allocated it. */
+enum { TAG_ORDINARY = 0, TAG_STREAM_ORDERED = 1 };
+
+/* The first handle that is a real stream; 0, 1 and 2 mean the default streams. */
+#define STREAM_HANDLE_FIRST_REAL ((uintptr_t)3)
+
+/* The driver answered an allocation itself. */
+static CUresult alloc_count_forwarded(struct device *device, CUresult result, size_t bytes)
+{
+    DEVICE_COUNT(device, driver_calls, 1);
+    if (result == CUDA_SUCCESS) {
+        DEVICE_COUNT(device, alloc_forwarded, 1);
+        DEVICE_COUNT(device, forwarded_bytes, bytes);
+    } else {
+        DEVICE_COUNT(device, alloc_failed, 1);
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        DEVICE_COUNT(device, out_of_memory, 1);
+    return result;
+}
+
+static CUresult free_count_forwarded(struct device *device, CUresult result)
+{
+    DEVICE_COUNT(device, driver_calls, 1);
+    if (result == CUDA_SUCCESS)
+        DEVICE_COUNT(device, free_forwarded, 1);
+    else
+        DEVICE_COUNT(device, free_failed, 1);
+    return result;
+}
+
+static struct device *device_for(const struct context *context)
+{
+    return context != NULL ? context->device : device_for_counting();
+}
+
+/* Takes a block from the pool. False: the driver must answer. */
+static bool alloc_serve(struct context *context, uint64_t bytes, uint64_t stream, uint32_t tag,
+                        CUdeviceptr *dptr)
+{
+    uint64_t address;
+    if (__atomic_load_n(&context->faulted, __ATOMIC_RELAXED))
+        return false;
+    if (pool_alloc(context->pool, bytes, stream, tag, &address) != POOL_OK)
+        return false;
+    *dptr = address;
+    return true;
+}
+
+/* The driver allocated where the pool could not: a fault noted earlier is over. */
+static void fault_note(struct context *context, CUresult result)
+{
+    if (context != NULL && result == CUDA_SUCCESS &&
+        __atomic_load_n(&context->faulted, __ATOMIC_RELAXED))
+        __atomic_store_n(&context->faulted, false, __ATOMIC_RELAXED);
+}
+
+CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+{
+    CUcontext current;
+    int saved_errno = errno;
+    struct context *context = context_current(&current);
+    bool served = context != NULL && dptr != NULL && bytes != 0 &&
+                  alloc_serve(context, bytes, POOL_NO_STREAM, TAG_ORDINARY, dptr);
+    errno = saved_errno;
+    if (served)
+        return CUDA_SUCCESS;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = real_cuMemAlloc_v2(dptr, bytes);
+    fault_note(context, result);
+    return alloc_count_forwarded(device_for(context), result, bytes);
+}
+
+/* The pitch the driver uses: rows are rounded up to what it answers for a row of one byte. The
+ * probe's block is kept (freeing it would wait for the GPU) and serves as the neighbour of wait.c.
+ */
+static size_t pitch_unit(struct context *context)
+{
+    size_t unit = __atomic_load_n(&context->pitch_unit, __ATOMIC_RELAXED);
+    if (unit != 0)
+        return unit;
+    CUdeviceptr block;
+    CUstreamCaptureMode mode;
+    capture_relax(&mode);
+    CUresult result = real_cuMemAllocPitch_v2(&block, &unit, 1, 1, 4);
+    capture_restore(&mode);
+    DEVICE_COUNT(context->device, driver_calls, 1);
+    if (result != CUDA_SUCCESS || unit == 0 || (unit & (unit - 1)) != 0)
+        return 0;
+    __atomic_store_n(&context->pitch_unit, unit, __ATOMIC_RELAXED);
+    __atomic_store_n(&context->barrier_neighbour, true, __ATOMIC_RELAXED);
+    return unit;
+}
+
+/* False: the driver must answer. */
+static bool pitch_serve(struct context *context, CUdeviceptr *dptr, size_t *pitch, size_t width,
+                        size_t height, unsigned int element_bytes)
+{
+    bool element_known = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
+    if (dptr == NULL || pitch == NULL || width == 0 || height == 0 || !element_known)
+        return false;
+    size_t unit = pitch_unit(context);
+    if (unit == 0 || width > SIZE_MAX - unit)
+        return false;
+    size_t row_bytes = (width + unit - 1) & ~(unit - 1);
+    size_t bytes;
+    if (__builtin_mul_overflow(row_bytes, height, &bytes))
+        return false;
+    if (!alloc_serve(context, bytes, POOL_NO_STREAM, TAG_ORDINARY, dptr))
+        return false;
+    *pitch = row_bytes;
+    return true;
+}
+
+CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                                 unsigned int element_bytes)
+{
+    CUcontext current;
+    int saved_errno = errno;
+    struct context *context = context_current(&current);
+    bool served =
+        context != NULL && pitch_serve(context, dptr, pitch, width, height, element_bytes);
+    errno = saved_errno;
+    if (served)
+        return CUDA_SUCCESS;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = real_cuMemAllocPitch_v2(dptr, pitch, width, height, element_bytes);
+    fault_note(context, result);
+    size_t bytes = result == CUDA_SUCCESS ? *pitch * height : 0;
+    return alloc_count_forwarded(device_for(context), result, bytes);
+}
+
+/* An interior, freed or already freeing address of the pool: the driver says what it says of an
+ * address that is no allocation. */
+static CUresult free_refuse(struct device *device)
+{
+    CUresult result = real_cuMemFree_v2(DRIVER_UNKNOWN_ADDRESS);
+    if (result == CUDA_SUCCESS)
+        result = CUDA_ERROR_INVALID_VALUE;
+    DEVICE_COUNT(device, free_failed, 1);
+    DEVICE_COUNT(device, free_invalid, 1);
+    return result;
+}
+
+/* The budget is kept here because a native free waits for the GPU, and giving memory back may, too.
+ */
+static void pool_trim_excess(struct pool *pool)
+{
+    if (pool_excess_bytes(pool) > 0)
+        pool_trim(pool, UINT64_MAX);
+}
+
+/* Frees a block that is ours to free, after the wait of a native free. */
+static CUresult free_waiting(struct context *owner, CUcontext current,
+                             const struct pool_block *block)
+{
+    bool later;
+    CUresult result = wait_as_free(owner, current, &later);
+    if (result != CUDA_SUCCESS) {
+        pool_free_cancel(block);
+        DEVICE_COUNT(owner->device, free_failed, 1);
+        return result;
+    }
+    if (later) {
+        pool_free_pend(block, POOL_NO_STREAM, fence_after_next_wait(owner));
+        return CUDA_SUCCESS;
+    }
+    pool_free_finish(block);
+    pool_trim_excess(block->pool);
+    return CUDA_SUCCESS;
+}
+
+/* Frees a block that one kind of call allocated and the other frees: no reuse before all work of
+ * the context submitted so far has finished. */
+static CUresult free_mixed(struct context *owner, CUcontext current, const struct pool_block *block)
+{
+    uint64_t fence;
+    if (current != owner->handle || !fence_after_context(owner, &fence))
+        return free_waiting(owner, current, block);
+    pool_free_pend(block, POOL_NO_STREAM, fence);
+    return CUDA_SUCCESS;
+}
+
+/* Begins the free of a pooled address. True: *block and *owner_out are set, and the caller must end
+ * it. False: *result_out is the program's answer. */
+static bool free_begin(CUdeviceptr dptr, struct context *context, struct pool_block *block,
+                       struct context **owner_out, CUresult *result_out)
+{
+    enum pool_status status = pool_free_begin(dptr, block);
+    *owner_out = status == POOL_OK ? context_of_pool(block->pool, context) : NULL;
+    if (*owner_out != NULL)
+        return true;
+    if (status == POOL_OK) /* its context is being destroyed at this moment */
+        pool_free_cancel(block);
+    if (status == POOL_NOT_OWNED || status == POOL_CLOSED)
+        *result_out = free_count_forwarded(device_for(context), real_cuMemFree_v2(dptr));
+    else
+        *result_out = free_refuse(device_for(context));
+    return false;
+}
+
+/* True when the driver can be called for a pooled address: it works, and we are in no host callback
+ * and no orphan. current_out: the current context, which may be none. */
+static bool free_is_ours(CUdeviceptr dptr, CUcontext *current_out, struct context **context_out)
+{
+    *context_out = NULL;
+    *current_out = NULL;
+    if (dptr == 0 || !pool_owns(dptr) || !process_serves())
+        return false;
+    if (real_cuCtxGetCurrent(current_out) != CUDA_SUCCESS)
+        return false;
+    if (*current_out != NULL)
+        *context_out = context_of(*current_out);
+    return true;
+}
+
+static CUresult free_forward(CUdeviceptr dptr)
+{
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = real_cuMemFree_v2(dptr);
+    return dptr == 0 ? result : free_count_forwarded(device_for_counting(), result);
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
+{
+    CUcontext current;
+    struct context *context;
+    struct context *owner;
+    struct pool_block block;
+    CUresult result;
+    int saved_errno = errno;
+    if (!free_is_ours(dptr, &current, &context))
+        return free_forward(dptr);
+    if (free_begin(dptr, context, &block, &owner, &result)) {
+        if (block.tag == TAG_STREAM_ORDERED)
+            result = free_mixed(owner, current, &block);
+        else
+            result = free_waiting(owner, current, &block);
+    }
+    errno = saved_errno;
+    return result;
+}
+
+/* --- stream-ordered ------------------------------------------------------------------------ */
+
+/* Whether `stream` belongs to `context`. The answer for a real handle is remembered by its
+ * identity. */
+static bool stream_is_of(const struct context *context, CUstream stream, uint64_t id)
+{
+    static __thread uint64_t last_id;
+    static __thread CUcontext last_context;
+    CUcontext owner = NULL;
+    if ((uintptr_t)stream < STREAM_HANDLE_FIRST_REAL)
+        return true;
+    if (last_id == id)
+        return last_context == context->handle;
+    if (real_cuStreamGetCtx == NULL || real_cuStreamGetCtx(stream, &owner) != CUDA_SUCCESS)
+        return false;
+    last_id = id;
+    last_context = owner;
+    return owner == context->handle;
+}
+
+/* The stream's identity if stream-ordered calls on it can be served; 0: the driver must answer. */
+static uint64_t stream_servable(struct context *context, CUstream stream, bool ptsz)
+{
+    if (stream_may_capture(stream, ptsz))
+        return 0;
+    uint64_t id = stream_id(stream, ptsz);
+    return id != 0 && stream_is_of(context, stream, id) ? id : 0;
+}
+
+static bool alloc_async_serve(struct context *context, CUdeviceptr *dptr, size_t bytes,
+                              CUstream stream, bool ptsz)
+{
+    if (dptr == NULL || bytes == 0 ||
+        __atomic_load_n(&context->device->async_to_driver, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&context->device->green_made, __ATOMIC_RELAXED))
+        return false;
+    uint64_t id = stream_servable(context, stream, ptsz);
+    return id != 0 && alloc_serve(context, bytes, id, TAG_STREAM_ORDERED, dptr);
+}
+
+static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz)
+{
+    CUcontext current;
+    int saved_errno = errno;
+    struct context *context = context_current(&current);
+    bool served = context != NULL && alloc_async_serve(context, dptr, bytes, stream, ptsz);
+    errno = saved_errno;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    struct device *device = device_for(context);
+    DEVICE_COUNT(device, alloc_async_calls, 1);
+    if (served)
+        return CUDA_SUCCESS;
+    CUresult result = ptsz ? real_cuMemAllocAsync_ptsz(dptr, bytes, stream)
+                           : real_cuMemAllocAsync(dptr, bytes, stream);
+    fault_note(context, result);
+    if (context != NULL && capture_in_progress() && stream_may_capture(stream, ptsz))
+        DEVICE_COUNT(device, passed_capture, 1);
+    return alloc_count_forwarded(device, result, bytes);
+}
+
+CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+    return alloc_async(dptr, bytes, stream, false);
+}
+
+CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+    return alloc_async(dptr, bytes, stream, true);
+}
+
+static CUresult real_free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
+{
+    return ptsz ? real_cuMemFreeAsync_ptsz(dptr, stream) : real_cuMemFreeAsync(dptr, stream);
+}
+
+/* The stream is another context's, or has no identity: its own synchronise is the order. */
+static CUresult free_after_stream_sync(struct context *owner, CUstream stream, bool ptsz,
+                                       const struct pool_block *block)
+{
+    CUresult (*synchronize)(CUstream) =
+        ptsz ? real_cuStreamSynchronize_ptsz : real_cuStreamSynchronize;
+    CUresult result = synchronize != NULL ? synchronize(stream) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) {
+        pool_free_finish(block);
+    } else {
+        pool_free_cancel(block);
+        DEVICE_COUNT(owner->device, free_failed, 1);
+    }
+    return result;
+}
+
+static CUresult free_on_stream(struct context *owner, CUcontext current, CUstream stream, bool ptsz,
+                               const struct pool_block *block)
+{
+    uint64_t fence;
+    uint64_t id = stream_id(stream, ptsz);
+    if (current != owner->handle || id == 0 || !stream_is_of(owner, stream, id))
+        return free_after_stream_sync(owner, stream, ptsz, block);
+    CUresult result = fence_after_stream(owner, stream, ptsz, &fence);
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        return free_after_stream_sync(owner, stream, ptsz, block);
+    if (result == CUDA_SUCCESS) {
+        pool_free_pend(block, id, fence);
+    } else {
+        pool_free_cancel(block);
+        DEVICE_COUNT(owner->device, free_failed, 1);
+    }
+    return result;
+}
+
+/* A capturing stream cannot free memory that its graph did not allocate: the driver's own refusal.
+ */
+static CUresult free_async_refuse(struct context *context, CUstream stream, bool ptsz)
+{
+    CUresult result = real_free_async(DRIVER_UNKNOWN_ADDRESS, stream, ptsz);
+    if (result == CUDA_SUCCESS)
+        result = CUDA_ERROR_INVALID_VALUE;
+    DEVICE_COUNT(device_for(context), free_failed, 1);
+    return result;
+}
+
+static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
+{
+    CUcontext current;
+    struct context *context;
+    struct context *owner;
+    struct pool_block block;
+    CUresult result;
+    int saved_errno = errno;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (!free_is_ours(dptr, &current, &context)) {
+        result = real_free_async(dptr, stream, ptsz);
+        return dptr == 0 ? result : free_count_forwarded(device_for_counting(), result);
+    }
+    if (stream_may_capture(stream, ptsz)) {
+        result = free_async_refuse(context, stream, ptsz);
+    } else if (free_begin(dptr, context, &block, &owner, &result)) {
+        if (block.tag == TAG_STREAM_ORDERED)
+            result = free_on_stream(owner, current, stream, ptsz, &block);
+        else
+            result = free_mixed(owner, current, &block);
+    }
+    errno = saved_errno;
+    return result;
+}
+
+CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
+{
+    return free_async(dptr, stream, false);
+}
+
+CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
+{
+    return free_async(dptr, stream, true);
+}

@@ -1,0 +1,148 @@
+/* hooks_query.c - questions about memory, answered for pooled blocks as for real allocations.
+ *
+ * A pooled block answers with its own range and a buffer id of its own, never with its segment's.
+ * An address in the pool that is in no live block gets the driver's answer for an address that is
+ * no allocation. Everything else is the driver's.
+ *
+ * What it leaves out: attributes on which pooled and real memory agree (the driver answers them
+ * from the segment). Lock: none.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "devices.h"
+#include "driver.h"
+#include "log.h"
+
+/* Buffer ids of pooled blocks begin here: far above those that the driver counts up from 1. */
+#define BUFFER_ID_BASE ((unsigned long long)1 << 48)
+
+enum pooled { POOLED_NO, POOLED_LIVE, POOLED_DEAD };
+
+/* What the pool says about an address. */
+static enum pooled block_find(CUdeviceptr dptr, struct pool_block *block)
+{
+    if (!process_serves() || !pool_owns(dptr))
+        return POOLED_NO;
+    int saved_errno = errno;
+    enum pool_status status = pool_find(dptr, block);
+    errno = saved_errno;
+    if (status == POOL_OK && block->state == POOL_BLOCK_LIVE)
+        return POOLED_LIVE;
+    return status == POOL_NOT_OWNED ? POOLED_NO : POOLED_DEAD;
+}
+
+CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    CUcontext current;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = real_cuMemGetInfo_v2(free_bytes, total_bytes);
+    if (result != CUDA_SUCCESS || free_bytes == NULL)
+        return result;
+    struct context *context = context_current(&current);
+    if (context != NULL)
+        *free_bytes += pool_available_bytes(context->pool);
+    return result;
+}
+
+CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr dptr)
+{
+    struct pool_block block;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    enum pooled pooled = block_find(dptr, &block);
+    if (pooled == POOLED_NO)
+        return real_cuMemGetAddressRange_v2(base, bytes, dptr);
+    if (pooled == POOLED_DEAD)
+        return real_cuMemGetAddressRange_v2(base, bytes, DRIVER_UNKNOWN_ADDRESS);
+    CUresult result =
+        real_cuMemGetAddressRange_v2(base, bytes, dptr); /* the context's own errors */
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (base != NULL)
+        *base = block.address;
+    if (bytes != NULL)
+        *bytes = block.requested_bytes;
+    return result;
+}
+
+/* Replaces the driver's answer, which is about the segment, where the block's differs. */
+static void attribute_correct(CUpointer_attribute attribute, void *data,
+                              const struct pool_block *block)
+{
+    if (data == NULL)
+        return;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = BUFFER_ID_BASE + block->serial;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = block->address;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = block->requested_bytes;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        if (block->address != block->segment_address)
+            *(int *)data = 0;
+        break;
+    default:
+        break;
+    }
+}
+
+CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr dptr)
+{
+    struct pool_block block;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    enum pooled pooled = block_find(dptr, &block);
+    if (pooled == POOLED_DEAD)
+        return real_cuPointerGetAttribute(data, attribute, DRIVER_UNKNOWN_ADDRESS);
+    CUresult result = real_cuPointerGetAttribute(data, attribute, dptr);
+    if (result == CUDA_SUCCESS && pooled == POOLED_LIVE)
+        attribute_correct(attribute, data, &block);
+    return result;
+}
+
+CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
+                                     void **data, CUdeviceptr dptr)
+{
+    struct pool_block block;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    enum pooled pooled = block_find(dptr, &block);
+    if (pooled == POOLED_DEAD)
+        return real_cuPointerGetAttributes(count, attributes, data, DRIVER_UNKNOWN_ADDRESS);
+    CUresult result = real_cuPointerGetAttributes(count, attributes, data, dptr);
+    if (result == CUDA_SUCCESS && pooled == POOLED_LIVE && attributes != NULL && data != NULL)
+        for (unsigned int i = 0; i < count; i++)
+            attribute_correct(attributes[i], data[i], &block);
+    return result;
+}
+
+/* A handle of a block inside a segment would open at the segment's start in the other process: the
+ * offset is lost. So it is refused, and said once. */
+static CUresult ipc_refuse(void)
+{
+    static bool said;
+    DEVICE_COUNT(device_for_counting(), ipc_refused, 1);
+    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+        log_line("cuIpcGetMemHandle refused: the block lies inside a pooled segment, and the other "
+                 "process would see the wrong bytes; run with VRAMALLOC_ENABLE=0 to share memory");
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+    struct pool_block block;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    enum pooled pooled = block_find(dptr, &block);
+    if (pooled == POOLED_DEAD)
+        return real_cuIpcGetMemHandle(handle, DRIVER_UNKNOWN_ADDRESS);
+    if (pooled == POOLED_LIVE && block.address != block.segment_address)
+        return ipc_refuse();
+    return real_cuIpcGetMemHandle(handle, dptr);
+}

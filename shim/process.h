@@ -1,0 +1,22 @@
+/* process.h - the life of the process we are in: first use, fork, exit. */
+#ifndef VRAMALLOC_SHIM_PROCESS_H
+#define VRAMALLOC_SHIM_PROCESS_H
+
+#include <stdbool.h>
+
+/* Called once, when the driver was found: reads the settings and prepares for fork and exit. */
+void process_start(void);
+
+/* Called when the first pool is made: from here on a forked child must not use it. */
+void process_pool_made(void);
+
+extern bool process_is_orphan; /* read through process_serves() */
+
+/* False in a child forked after the first pool was made: memory and locks are its parent's, the driver
+ * does not work there, and every call goes straight to the driver's own answer. */
+static inline bool process_serves(void)
+{
+    return !__builtin_expect(__atomic_load_n(&process_is_orphan, __ATOMIC_RELAXED), 0);
+}
+
+#endif
