@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "driver.h"
+#include "process.h"
 
 enum { CAPTURES_MAX = 256 };
 
@@ -93,11 +94,14 @@ static void set_remove(uint64_t key)
 
 void capture_begin_enter(void)
 {
-    pthread_rwlock_wrlock(&gate);
+    if (process_serves())
+        pthread_rwlock_wrlock(&gate);
 }
 
 void capture_begin_leave(CUstream stream, bool ptsz, bool begun)
 {
+    if (!process_serves())
+        return;
     if (begun)
         set_add(capture_key(stream, ptsz));
     pthread_rwlock_unlock(&gate);
@@ -108,7 +112,7 @@ void capture_ended(CUstream stream, bool ptsz)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult (*ask)(CUstream, CUstreamCaptureStatus *) =
         ptsz ? real_cuStreamIsCapturing_ptsz : real_cuStreamIsCapturing;
-    if (!capture_in_progress())
+    if (!capture_in_progress() || !process_serves())
         return;
     bool goes_on = ask != NULL && ask(stream, &status) == CUDA_SUCCESS &&
                    status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -118,7 +122,7 @@ void capture_ended(CUstream stream, bool ptsz)
 
 void capture_stream_destroyed(uint64_t id)
 {
-    if (capture_in_progress())
+    if (capture_in_progress() && process_serves())
         set_remove(id);
 }
 

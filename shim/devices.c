@@ -33,6 +33,8 @@ struct device *device_of(CUdevice handle)
     struct device *device = &devices[handle];
     if (__atomic_load_n(&device->known, __ATOMIC_ACQUIRE))
         return device;
+    if (!process_serves())
+        return NULL;
     char name[sizeof(device->name)] = "";
     size_t total_bytes = 0;
     CUmemoryPool pool = NULL;
@@ -78,7 +80,8 @@ bool device_has_other_contexts(const struct device *device)
 {
     int count = __atomic_load_n(&device->contexts_created, __ATOMIC_RELAXED) +
                 (__atomic_load_n(&device->primary, __ATOMIC_RELAXED) != NULL);
-    return count > 1 || __atomic_load_n(&device->green_made, __ATOMIC_RELAXED);
+    return count > 1 || __atomic_load_n(&device->green_made, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&device->peer_enabled, __ATOMIC_RELAXED);
 }
 
 static struct context *context_find_locked(CUcontext handle)
@@ -229,7 +232,7 @@ static struct context *context_claim(CUcontext handle)
 
 void contexts_drop(CUcontext handle)
 {
-    struct context *context = handle != NULL ? context_claim(handle) : NULL;
+    struct context *context = handle != NULL && process_serves() ? context_claim(handle) : NULL;
     if (context != NULL)
         context_retire(context);
 }

@@ -36,6 +36,7 @@ struct device {
     int contexts_created;      /* living contexts made by cuCtxCreate */
     CUcontext primary;         /* the primary context, once it was retained */
     bool green_made;           /* a green context was ever made */
+    bool peer_enabled;         /* another device's contexts were ever let at this one's memory */
     uint64_t contexts_served;  /* contexts that ever had a pool */
     struct pool_stats retired; /* statistics of pools whose context is gone */
 };

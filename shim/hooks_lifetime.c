@@ -144,6 +144,19 @@ CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
                           : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+/* The current context may now touch memory of the peer context, so a free there must wait for both.
+ */
+CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUdevice handle = context_device(peer);
+    struct device *device = handle >= 0 ? device_of(handle) : NULL;
+    if (device != NULL)
+        __atomic_store_n(&device->peer_enabled, true, __ATOMIC_RELAXED);
+    return real_cuCtxEnablePeerAccess(peer, flags);
+}
+
 CUresult hook_cuGreenCtxCreate(void **green, void *description, CUdevice handle, unsigned int flags)
 {
     if (!driver_ready())

@@ -302,7 +302,7 @@ static uint64_t stream_servable(struct context *context, CUstream stream, bool p
 static bool alloc_async_serve(struct context *context, CUdeviceptr *dptr, size_t bytes,
                               CUstream stream, bool ptsz)
 {
-    if (dptr == NULL || bytes == 0 ||
+    if (dptr == NULL || bytes == 0 || context->device->default_pool == NULL ||
         __atomic_load_n(&context->device->async_to_driver, __ATOMIC_RELAXED) ||
         __atomic_load_n(&context->device->green_made, __ATOMIC_RELAXED))
         return false;
