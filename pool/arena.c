@@ -1,0 +1,280 @@
+/* arena.c - the segments: how memory comes from the backing and goes back.
+ *
+ * Growth. The first segment is preallocated at the first small request (config.arena_bytes). Later
+ * ones are a quarter of what is held, from 32 to 128 MiB, so that a small program stays small and a
+ * large one calls the driver rarely. A block above 32 MiB gets a segment of its own size: it can be
+ * given back whole. When the driver refuses, the size is halved down to what the request needs.
+ *
+ * Release. A segment without any block is idle. Idle memory is kept as long as all that is held
+ * stays under the highest live total, plus the slack, plus 64 MiB; what exceeds that is given back,
+ * but only when the caller may wait for the GPU.
+ *
+ * Lock: pool.growth for growth, pool.lock for the records. Neither is held across backing.release;
+ * only pool.growth is held across backing.acquire.
+ */
+#include "pool_internal.h"
+
+#define ARENA_SEGMENT_MIN_BYTES ((uint64_t)32 << 20)
+#define ARENA_SEGMENT_MAX_BYTES ((uint64_t)128 << 20)
+#define ARENA_IDLE_FLOOR_BYTES  ((uint64_t)64 << 20)
+
+/* --- records ------------------------------------------------------------------------------------
+ */
+
+static size_t starts_bytes(uint64_t pages)
+{
+    return (pages + 63) / 64 * sizeof(uint64_t);
+}
+
+static void segment_tables_drop(struct pool *pool, struct segment *segment)
+{
+    metadata_give(&pool->metadata, segment->page_run, segment->pages * sizeof(struct run *));
+    metadata_give(&pool->metadata, segment->run_starts, starts_bytes(segment->pages));
+    segment->page_run = NULL;
+    segment->run_starts = NULL;
+}
+
+/* A record with tables for `bytes`. Records are never given back to anything but this pool's list
+ * of spare ones, so that a look-up without a lock may read segment->pool at any time. */
+static struct segment *segment_make(struct pool *pool, uint64_t bytes)
+{
+    struct segment *segment = pool->spare_segments;
+    if (segment != NULL)
+        pool->spare_segments = segment->next;
+    else
+        segment = metadata_take(&pool->segment_records, sizeof(*segment));
+    if (segment == NULL)
+        return NULL;
+    segment->pool = pool;
+    segment->pages = bytes / POOL_PAGE_BYTES;
+    segment->page_run = metadata_take(&pool->metadata, segment->pages * sizeof(struct run *));
+    segment->run_starts = metadata_take(&pool->metadata, starts_bytes(segment->pages));
+    return segment;
+}
+
+static void segment_drop(struct pool *pool, struct segment *segment)
+{
+    segment_tables_drop(pool, segment);
+    segment->bytes = 0;
+    segment->next = pool->spare_segments;
+    pool->spare_segments = segment;
+}
+
+static void segment_list(struct pool *pool, struct segment *segment)
+{
+    segment->previous = NULL;
+    segment->next = pool->segments;
+    if (pool->segments != NULL)
+        pool->segments->previous = segment;
+    pool->segments = segment;
+}
+
+static void segment_unlist(struct pool *pool, struct segment *segment)
+{
+    if (segment->previous != NULL)
+        segment->previous->next = segment->next;
+    else
+        pool->segments = segment->next;
+    if (segment->next != NULL)
+        segment->next->previous = segment->previous;
+}
+
+/* The memory is the pool's now. False: the host has no memory for the records. */
+static bool segment_add_locked(struct pool *pool, uint64_t address, uint64_t bytes,
+                               enum domain domain)
+{
+    struct segment *segment = segment_make(pool, bytes);
+    if (segment == NULL)
+        return false;
+    segment->address = address;
+    segment->bytes = bytes;
+    segment->domain = domain;
+    if (segment->page_run == NULL || segment->run_starts == NULL ||
+        !page_map_reserve(address, bytes) || !buddy_segment_add(pool, segment)) {
+        segment_drop(pool, segment);
+        return false;
+    }
+    page_map_set(address, bytes, segment);
+    segment_list(pool, segment);
+    pool->stats.segments++;
+    pool->stats.segment_acquires++;
+    pool->stats.backed_bytes += bytes;
+    if (pool->stats.backed_bytes > pool->stats.peak_backed_bytes)
+        pool->stats.peak_backed_bytes = pool->stats.backed_bytes;
+    return true;
+}
+
+/* --- growth
+ * ----------------------------------------------------------------------------------------- */
+
+static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+static uint64_t growth_bytes_locked(const struct pool *pool, uint64_t need_bytes, bool exact)
+{
+    if (exact || need_bytes > POOL_LARGE_BYTES)
+        return need_bytes;
+    uint64_t bytes =
+        pool->stats.segment_acquires == 0
+            ? pool->config.arena_bytes
+            : clamp(pool->stats.backed_bytes / 4, ARENA_SEGMENT_MIN_BYTES, ARENA_SEGMENT_MAX_BYTES);
+    bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
+    return bytes > need_bytes ? bytes : need_bytes;
+}
+
+/* What the limit leaves, in whole segments' steps. */
+static uint64_t limit_room_locked(const struct pool *pool)
+{
+    uint64_t held = pool->stats.backed_bytes + pool->releasing_bytes;
+    if (pool->config.limit_bytes == 0)
+        return UINT64_MAX;
+    uint64_t room = pool->config.limit_bytes > held ? pool->config.limit_bytes - held : 0;
+    return room / BACKING_SEGMENT_ALIGN_BYTES * BACKING_SEGMENT_ALIGN_BYTES;
+}
+
+static bool segment_acquire(struct pool *pool, uint64_t bytes, enum domain domain,
+                            enum backing_status *status_out)
+{
+    uint64_t address = 0;
+    *status_out = pool->backing.acquire(pool->backing.self, bytes, &address);
+    pthread_mutex_lock(&pool->lock);
+    bool added = *status_out == BACKING_OK && segment_add_locked(pool, address, bytes, domain);
+    if (*status_out != BACKING_OK)
+        pool->stats.segment_acquire_failures++;
+    pthread_mutex_unlock(&pool->lock);
+    if (*status_out == BACKING_OK && !added) {
+        pool->backing.release(pool->backing.self, address, bytes);
+        *status_out = BACKING_FAILED;
+    }
+    return added;
+}
+
+bool arena_grow(struct pool *pool, uint64_t bytes, bool exact)
+{
+    uint64_t need_bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
+    pthread_mutex_lock(&pool->lock);
+    uint64_t size_bytes = growth_bytes_locked(pool, need_bytes, exact);
+    uint64_t room_bytes = limit_room_locked(pool);
+    bool closed = pool->closed;
+    pthread_mutex_unlock(&pool->lock);
+    if (closed || need_bytes > room_bytes)
+        return false;
+    size_bytes = size_bytes < room_bytes ? size_bytes : room_bytes;
+    enum domain domain = need_bytes > POOL_LARGE_BYTES ? DOMAIN_LARGE : DOMAIN_SHARED;
+    enum backing_status status;
+    while (!segment_acquire(pool, size_bytes, domain, &status)) {
+        if (status != BACKING_NO_MEMORY || size_bytes == need_bytes)
+            return false;
+        size_bytes = pool_round_up(size_bytes / 2, BACKING_SEGMENT_ALIGN_BYTES);
+        size_bytes = size_bytes > need_bytes ? size_bytes : need_bytes;
+    }
+    return true;
+}
+
+/* --- release
+ * ------------------------------------------------------------------------------------------- */
+
+uint64_t arena_excess_locked(const struct pool *pool)
+{
+    const struct pool_stats *stats = &pool->stats;
+    uint64_t peak = stats->peak_live_block_bytes;
+    uint64_t budget = peak + peak / 100 * pool->config.slack_percent + ARENA_IDLE_FLOOR_BYTES;
+    if (stats->backed_bytes <= budget)
+        return 0;
+    uint64_t over = stats->backed_bytes - budget;
+    return over < stats->idle_segment_bytes ? over : stats->idle_segment_bytes;
+}
+
+/* The largest idle segment of at most `over_bytes`; else the smallest idle one. */
+static struct segment *segment_choose(const struct pool *pool, uint64_t over_bytes)
+{
+    struct segment *under = NULL, *smallest = NULL;
+    for (struct segment *s = pool->segments; s != NULL; s = s->next) {
+        if (buddy_segment_idle(s) == NULL)
+            continue;
+        if (s->bytes <= over_bytes && (under == NULL || s->bytes > under->bytes))
+            under = s;
+        if (smallest == NULL || s->bytes < smallest->bytes)
+            smallest = s;
+    }
+    return under != NULL ? under : smallest;
+}
+
+/* Takes an idle segment away from everybody: no address of it is the pool's any more. */
+static void segment_detach_locked(struct pool *pool, struct segment *segment)
+{
+    page_map_set(segment->address, segment->bytes, NULL);
+    buddy_segment_detach(pool, segment);
+    segment_unlist(pool, segment);
+    pool->stats.segments--;
+    pool->stats.backed_bytes -= segment->bytes;
+    pool->releasing_bytes += segment->bytes;
+    pool->releases++;
+}
+
+/* The backing answered: the segment is gone, or whole again. */
+static void segment_settle_locked(struct pool *pool, struct segment *segment, bool released)
+{
+    pool->releasing_bytes -= segment->bytes;
+    pool->releases--;
+    if (released) {
+        pool->stats.segment_releases++;
+        metadata_give(&pool->metadata, segment->page_run[0], sizeof(struct run));
+        segment_drop(pool, segment);
+    } else {
+        pool->stats.segment_release_failures++;
+        pool->stats.segments++;
+        pool->stats.backed_bytes += segment->bytes;
+        buddy_segment_attach(pool, segment);
+        segment_list(pool, segment);
+        page_map_set(segment->address, segment->bytes, segment);
+    }
+    pthread_cond_broadcast(&pool->settled);
+}
+
+/* Releases one idle segment if there is more idle memory than keep_bytes. Returns its bytes; 0:
+ * none was released. The lock is held on entry and on return, not in between. */
+static uint64_t segment_release_one(struct pool *pool, uint64_t keep_bytes)
+{
+    uint64_t idle_bytes = pool->stats.idle_segment_bytes;
+    if (pool->closed || idle_bytes <= keep_bytes)
+        return 0;
+    struct segment *segment = segment_choose(pool, idle_bytes - keep_bytes);
+    if (segment == NULL)
+        return 0;
+    uint64_t address = segment->address, bytes = segment->bytes;
+    segment_detach_locked(pool, segment);
+    pthread_mutex_unlock(&pool->lock);
+    enum backing_status status = pool->backing.release(pool->backing.self, address, bytes);
+    pthread_mutex_lock(&pool->lock);
+    segment_settle_locked(pool, segment, status == BACKING_OK);
+    return status == BACKING_OK ? bytes : 0;
+}
+
+uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_bytes)
+{
+    uint64_t released = 0, one = 1;
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->closed && keep_bytes == 0)
+        slab_flush(pool);
+    while (one > 0 && released < want_bytes) {
+        one = segment_release_one(pool, keep_bytes);
+        released += one;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return released;
+}
+
+void arena_end(struct pool *pool, bool release_segments)
+{
+    while (pool->segments != NULL) {
+        struct segment *segment = pool->segments;
+        page_map_set(segment->address, segment->bytes, NULL);
+        segment_unlist(pool, segment);
+        if (release_segments)
+            pool->backing.release(pool->backing.self, segment->address, segment->bytes);
+        segment_drop(pool, segment);
+    }
+}

@@ -1,0 +1,569 @@
+/* pool.c - routes requests by size, frees by address, and climbs the ladder on a miss.
+ *
+ * Up to 32 KiB a request is a slot of a slab, above that a run of pages. A hit takes pool.lock
+ * once. A miss climbs, one thread at a time:
+ *
+ *   1. finished fences are collected                     (no waiting)
+ *   2. the backing is asked for a segment
+ *   3. any hole that fits is taken, the large ones kept for large blocks included
+ *   4. idle segments are given back, and the backing is asked for exactly this much
+ *   5. pending fences are waited for
+ *   6. releases and collections of other threads are waited for
+ *
+ * Steps 4 to 6 may wait for the GPU; they are climbed only when the alternative is failing, without
+ * the growth lock, so that other threads may still grow.
+ *
+ * What it leaves out: where memory comes from (backing.h). Locks: growth, then lock; see
+ * pool_internal.h.
+ */
+#define _GNU_SOURCE
+#include "pool_internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#define ARENA_DEFAULT_BYTES ((uint64_t)32 << 20)
+#define READ_WAIT_NS        100000000L
+#define SETTLE_WAIT_NS      50000000L
+
+/* Blocks of every pool are numbered from here, so that a number names one block of the process. */
+static uint64_t last_serial;
+
+/* --- blocks --------------------------------------------------------------------------------------
+ */
+
+static struct block_info *info_of(struct run *run, uint32_t slot)
+{
+    return slot == POOL_SLOT_NONE ? &run->block : &run->slab->slots[slot];
+}
+
+static uint64_t block_bytes_of(const struct run *run, uint32_t slot)
+{
+    return slot == POOL_SLOT_NONE ? run->pages * POOL_PAGE_BYTES
+                                  : size_class_get((int)run->slab->class_index)->slot_bytes;
+}
+
+void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *block)
+{
+    const struct block_info *info = info_of(run, slot);
+    const struct segment *segment = run->segment;
+    *block = (struct pool_block){.pool = segment->pool,
+                                 .address = segment->address + run->first_page * POOL_PAGE_BYTES,
+                                 .requested_bytes = info->requested_bytes,
+                                 .block_bytes = block_bytes_of(run, slot),
+                                 .serial = info->serial,
+                                 .segment_address = segment->address,
+                                 .segment_bytes = segment->bytes,
+                                 .state = (enum pool_block_state)info->state,
+                                 .tag = info->tag,
+                                 .record = run,
+                                 .slot = slot};
+    if (slot != POOL_SLOT_NONE)
+        block->address += slot * block->block_bytes;
+}
+
+static struct pool_class_stats *class_stats_of(struct pool *pool, const struct pool_block *block)
+{
+    const struct run *run = block->record;
+    return block->slot == POOL_SLOT_NONE ? NULL : &pool->stats.classes[run->slab->class_index];
+}
+
+static void peaks_update(struct pool_stats *stats)
+{
+    if (stats->live_blocks > stats->peak_live_blocks)
+        stats->peak_live_blocks = stats->live_blocks;
+    if (stats->live_requested_bytes > stats->peak_live_requested_bytes)
+        stats->peak_live_requested_bytes = stats->live_requested_bytes;
+    if (stats->live_block_bytes > stats->peak_live_block_bytes)
+        stats->peak_live_block_bytes = stats->live_block_bytes;
+}
+
+/* A block that is the program's now, or again. */
+static void live_count(struct pool *pool, const struct pool_block *block)
+{
+    struct pool_stats *stats = &pool->stats;
+    struct pool_class_stats *class_stats = class_stats_of(pool, block);
+    stats->live_blocks++;
+    stats->live_requested_bytes += block->requested_bytes;
+    stats->live_block_bytes += block->block_bytes;
+    stats->internal_waste_bytes += block->block_bytes - block->requested_bytes;
+    if (class_stats != NULL) {
+        class_stats->slots_live++;
+        class_stats->requested_bytes += block->requested_bytes;
+    }
+    peaks_update(stats);
+}
+
+static void live_uncount(struct pool *pool, const struct pool_block *block)
+{
+    struct pool_stats *stats = &pool->stats;
+    struct pool_class_stats *class_stats = class_stats_of(pool, block);
+    stats->live_blocks--;
+    stats->live_requested_bytes -= block->requested_bytes;
+    stats->live_block_bytes -= block->block_bytes;
+    stats->internal_waste_bytes -= block->block_bytes - block->requested_bytes;
+    if (class_stats != NULL) {
+        class_stats->slots_live--;
+        class_stats->requested_bytes -= block->requested_bytes;
+    }
+}
+
+static void limbo_count(struct pool *pool, const struct pool_block *block)
+{
+    struct pool_class_stats *class_stats = class_stats_of(pool, block);
+    pool->stats.limbo_blocks++;
+    pool->stats.limbo_bytes += block->block_bytes;
+    if (pool->stats.limbo_bytes > pool->stats.peak_limbo_bytes)
+        pool->stats.peak_limbo_bytes = pool->stats.limbo_bytes;
+    if (class_stats != NULL)
+        class_stats->slots_limbo++;
+}
+
+static void limbo_uncount(struct pool *pool, const struct pool_block *block)
+{
+    struct pool_class_stats *class_stats = class_stats_of(pool, block);
+    pool->stats.limbo_blocks--;
+    pool->stats.limbo_bytes -= block->block_bytes;
+    if (class_stats != NULL)
+        class_stats->slots_limbo--;
+}
+
+void pool_block_free_locked(struct pool *pool, const struct pool_block *block)
+{
+    struct run *run = block->record;
+    limbo_uncount(pool, block);
+    info_of(run, block->slot)->state = POOL_BLOCK_FREE;
+    if (block->slot == POOL_SLOT_NONE)
+        buddy_give(pool, run);
+    else
+        slab_give(pool, run->slab, block->slot);
+    if (pool->stats.live_blocks + pool->stats.limbo_blocks == 0 && pool->empty_slabs > 0)
+        slab_flush(pool);
+}
+
+/* --- life of a pool
+ * ---------------------------------------------------------------------------------- */
+
+static void settled_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+struct pool *pool_create(const struct pool_config *config, const struct backing *backing)
+{
+    struct pool *pool = metadata_map(sizeof(*pool));
+    if (pool == NULL)
+        return NULL;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_mutex_init(&pool->growth, NULL);
+    settled_init(&pool->settled);
+    pool->config = *config;
+    pool->backing = *backing;
+    if (pool->config.arena_bytes == 0)
+        pool->config.arena_bytes = ARENA_DEFAULT_BYTES;
+    for (int i = 0; i < SIZE_CLASS_COUNT; i++)
+        pool->stats.classes[i].slot_bytes = size_class_get(i)->slot_bytes;
+    return pool;
+}
+
+void pool_destroy(struct pool *pool, bool release_segments)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool closed = pool->closed;
+    pool->closed = true;
+    pthread_mutex_unlock(&pool->lock);
+    if (closed)
+        return;
+    arena_end(pool, release_segments);
+    pthread_mutex_lock(&pool->lock);
+    pool->stats.largest_free_run_bytes = 0;
+    memset(&pool->index, 0, sizeof(pool->index));
+    metadata_end(&pool->metadata);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* --- allocation
+ * ------------------------------------------------------------------------------------------ */
+
+struct request {
+    uint64_t bytes;
+    uint64_t stream;
+    uint32_t tag;
+    int class_index; /* -1: a run */
+    uint64_t pages;  /* of the run, or of a slab */
+    uint64_t fence;  /* to be dropped when drop is set */
+    bool drop;
+};
+
+static void request_size(struct request *request)
+{
+    bool small = request->bytes <= SIZE_CLASS_MAX_BYTES;
+    request->class_index = small ? size_class_of(request->bytes) : -1;
+    request->pages = small ? size_class_get(request->class_index)->slab_pages
+                           : (request->bytes + POOL_PAGE_BYTES - 1) / POOL_PAGE_BYTES;
+}
+
+/* A run for a large block. A large hole is kept for large blocks: one more than twice as long as
+ * the request is not cut as long as the arena may grow instead. */
+static struct run *run_take(struct pool *pool, uint64_t pages, bool relaxed)
+{
+    bool large = pages > POOL_LARGE_BYTES / POOL_PAGE_BYTES;
+    struct run *run = NULL;
+    if (large)
+        run = buddy_take(pool, DOMAIN_LARGE, pages, relaxed ? UINT64_MAX : 2 * pages);
+    if (run == NULL)
+        run = buddy_take(pool, DOMAIN_SHARED, pages, UINT64_MAX);
+    if (run == NULL && relaxed && !large)
+        run = buddy_take(pool, DOMAIN_LARGE, pages, UINT64_MAX);
+    return run;
+}
+
+static void block_begin(struct pool *pool, struct run *run, uint32_t slot,
+                        const struct request *request, uint64_t *address_out)
+{
+    struct pool_block block;
+    *info_of(run, slot) =
+        (struct block_info){.serial = __atomic_add_fetch(&last_serial, 1, __ATOMIC_RELAXED),
+                            .requested_bytes = request->bytes,
+                            .tag = request->tag,
+                            .state = POOL_BLOCK_LIVE};
+    pool_block_describe(run, slot, &block);
+    live_count(pool, &block);
+    pool->stats.allocations++;
+    pool->stats.requested_bytes += request->bytes;
+    if (slot != POOL_SLOT_NONE)
+        pool->stats.classes[request->class_index].allocations++;
+    *address_out = block.address;
+}
+
+static bool reuse_locked(struct pool *pool, struct request *request, uint64_t *address_out)
+{
+    struct pool_block block;
+    uint64_t block_bytes = request->class_index >= 0
+                               ? size_class_get(request->class_index)->slot_bytes
+                               : request->pages * POOL_PAGE_BYTES;
+    if (request->stream == POOL_NO_STREAM ||
+        !limbo_reuse(pool, request->stream, block_bytes, &block, &request->fence, &request->drop))
+        return false;
+    limbo_uncount(pool, &block);
+    block_begin(pool, block.record, block.slot, request, address_out);
+    pool->stats.stream_reuses++;
+    return true;
+}
+
+static bool take_locked(struct pool *pool, struct request *request, bool relaxed,
+                        uint64_t *address_out)
+{
+    struct slab *slab;
+    struct run *run;
+    uint32_t slot = POOL_SLOT_NONE;
+    if (pool->closed)
+        return false;
+    if (reuse_locked(pool, request, address_out))
+        return true;
+    if (request->class_index >= 0) {
+        if (!slab_take(pool, request->class_index, relaxed, &slab, &slot))
+            return false;
+        run = slab->run;
+    } else {
+        run = run_take(pool, request->pages, relaxed);
+        if (run == NULL)
+            return false;
+    }
+    block_begin(pool, run, slot, request, address_out);
+    return true;
+}
+
+static bool take(struct pool *pool, struct request *request, bool relaxed, uint64_t *address_out)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool taken = take_locked(pool, request, relaxed, address_out);
+    pthread_mutex_unlock(&pool->lock);
+    return taken;
+}
+
+/* Steps 1 to 3 of the ladder. */
+static bool take_growing(struct pool *pool, struct request *request, bool exact,
+                         uint64_t *address_out)
+{
+    uint64_t need_bytes = request->pages * POOL_PAGE_BYTES;
+    pthread_mutex_lock(&pool->growth);
+    bool taken = take(pool, request, exact, address_out) ||
+                 (pool_collect(pool) > 0 && take(pool, request, exact, address_out)) ||
+                 (arena_grow(pool, need_bytes, exact) && take(pool, request, exact, address_out)) ||
+                 take(pool, request, true, address_out);
+    pthread_mutex_unlock(&pool->growth);
+    return taken;
+}
+
+static struct timespec time_from_now(long ns, clockid_t clock)
+{
+    struct timespec when;
+    clock_gettime(clock, &when);
+    when.tv_nsec += ns;
+    when.tv_sec += when.tv_nsec / 1000000000L;
+    when.tv_nsec %= 1000000000L;
+    return when;
+}
+
+/* Waits until no other thread is releasing or collecting. True: one was. */
+static bool others_settle(struct pool *pool)
+{
+    bool waited = false;
+    pthread_mutex_lock(&pool->lock);
+    while (pool->releases > 0 || pool->limbo.collecting) {
+        struct timespec until = time_from_now(SETTLE_WAIT_NS, CLOCK_MONOTONIC);
+        pthread_cond_timedwait(&pool->settled, &pool->lock, &until);
+        waited = true;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return waited;
+}
+
+/* Steps 4 to 6 of the ladder. */
+static bool take_waiting(struct pool *pool, struct request *request, uint64_t *address_out)
+{
+    uint64_t need_bytes =
+        pool_round_up(request->pages * POOL_PAGE_BYTES, BACKING_SEGMENT_ALIGN_BYTES);
+    if (arena_release(pool, 0, need_bytes) > 0 && take_growing(pool, request, true, address_out))
+        return true;
+    if (arena_release(pool, 0, UINT64_MAX) > 0 && take_growing(pool, request, true, address_out))
+        return true;
+    if (limbo_wait(pool) > 0) {
+        if (take_growing(pool, request, true, address_out))
+            return true;
+        if (arena_release(pool, 0, UINT64_MAX) > 0 &&
+            take_growing(pool, request, true, address_out))
+            return true;
+    }
+    return others_settle(pool) && take_growing(pool, request, true, address_out);
+}
+
+static enum pool_status refuse(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool closed = pool->closed;
+    pool->stats.refused++;
+    pthread_mutex_unlock(&pool->lock);
+    return closed ? POOL_CLOSED : POOL_NO_MEMORY;
+}
+
+enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, uint32_t tag,
+                            uint64_t *address_out)
+{
+    struct request request = {.bytes = bytes, .stream = stream, .tag = tag};
+    *address_out = 0;
+    if (bytes == 0)
+        return POOL_INVALID;
+    if (bytes > POOL_MAX_BLOCK_BYTES)
+        return refuse(pool);
+    request_size(&request);
+    bool taken = take(pool, &request, false, address_out) ||
+                 take_growing(pool, &request, false, address_out) ||
+                 take_waiting(pool, &request, address_out);
+    if (request.drop && pool->backing.fence_drop != NULL)
+        pool->backing.fence_drop(pool->backing.self, request.fence);
+    return taken ? POOL_OK : refuse(pool);
+}
+
+/* --- finding and freeing
+ * ---------------------------------------------------------------------------------- */
+
+bool pool_owns(uint64_t address)
+{
+    return page_map_get(address) != NULL;
+}
+
+/* Finds the pool of an address and locks it. NULL: no pool's. */
+static struct segment *segment_lock(uint64_t address)
+{
+    struct segment *segment = page_map_get(address);
+    if (segment == NULL)
+        return NULL;
+    pthread_mutex_lock(&segment->pool->lock);
+    if (page_map_get(address) == segment && !segment->pool->closed)
+        return segment;
+    pthread_mutex_unlock(&segment->pool->lock);
+    return NULL;
+}
+
+/* The block around an address. False: free memory or a slab's tail. */
+static bool block_around_locked(const struct segment *segment, uint64_t address,
+                                struct pool_block *block_out)
+{
+    uint64_t offset = address - segment->address;
+    struct run *run = buddy_run_at(segment, offset / POOL_PAGE_BYTES);
+    uint32_t slot = POOL_SLOT_NONE;
+    if (run->kind == RUN_FREE)
+        return false;
+    if (run->kind == RUN_SLAB) {
+        slot = slab_slot_at(run->slab, offset - run->first_page * POOL_PAGE_BYTES);
+        if (slot >= size_class_get((int)run->slab->class_index)->slots)
+            return false;
+    }
+    pool_block_describe(run, slot, block_out);
+    return block_out->state != POOL_BLOCK_FREE;
+}
+
+enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out)
+{
+    struct segment *segment = segment_lock(address);
+    if (segment == NULL) {
+        *block_out = (struct pool_block){0};
+        return POOL_NOT_OWNED;
+    }
+    struct pool *pool = segment->pool;
+    bool live = block_around_locked(segment, address, block_out) && block_out->address == address &&
+                block_out->state == POOL_BLOCK_LIVE;
+    if (live) {
+        live_uncount(pool, block_out);
+        limbo_count(pool, block_out);
+        info_of(block_out->record, block_out->slot)->state = POOL_BLOCK_RELEASING;
+        block_out->state = POOL_BLOCK_RELEASING;
+    } else {
+        pool->stats.invalid_frees++;
+        *block_out = (struct pool_block){0};
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return live ? POOL_OK : POOL_NOT_LIVE;
+}
+
+void pool_free_finish(const struct pool_block *block)
+{
+    struct pool *pool = block->pool;
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->closed) {
+        pool_block_free_locked(pool, block);
+        pool->stats.frees++;
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fence)
+{
+    struct pool *pool = block->pool;
+    bool filed = false;
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->closed) {
+        struct pool_block pending = *block;
+        pending.state = POOL_BLOCK_PENDING;
+        filed = limbo_add(pool, &pending, stream, fence);
+        if (filed) {
+            info_of(block->record, block->slot)->state = POOL_BLOCK_PENDING;
+            pool->stats.frees++;
+        } /* else it stays in limbo for good: lost, but never reused early */
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (!filed && pool->backing.fence_drop != NULL)
+        pool->backing.fence_drop(pool->backing.self, fence);
+}
+
+void pool_free_cancel(const struct pool_block *block)
+{
+    struct pool *pool = block->pool;
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->closed) {
+        limbo_uncount(pool, block);
+        live_count(pool, block);
+        info_of(block->record, block->slot)->state = POOL_BLOCK_LIVE;
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
+enum pool_status pool_find(uint64_t address, struct pool_block *block_out)
+{
+    struct segment *segment = segment_lock(address);
+    enum pool_status status = POOL_NOT_OWNED;
+    if (segment != NULL) {
+        status = block_around_locked(segment, address, block_out) ? POOL_OK : POOL_NOT_LIVE;
+        pthread_mutex_unlock(&segment->pool->lock);
+    }
+    if (status != POOL_OK)
+        *block_out = (struct pool_block){0};
+    return status;
+}
+
+/* --- memory to give back
+ * -------------------------------------------------------------------------------------- */
+
+uint64_t pool_excess_bytes(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    uint64_t bytes = pool->closed ? 0 : arena_excess_locked(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return bytes;
+}
+
+uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes)
+{
+    if (keep_bytes == UINT64_MAX) {
+        pthread_mutex_lock(&pool->lock);
+        keep_bytes = pool->stats.idle_segment_bytes - arena_excess_locked(pool);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return arena_release(pool, keep_bytes, UINT64_MAX);
+}
+
+uint64_t pool_available_bytes(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    uint64_t bytes = pool->closed ? 0 : pool->stats.run_free_bytes;
+    pthread_mutex_unlock(&pool->lock);
+    return bytes;
+}
+
+/* --- figures
+ * --------------------------------------------------------------------------------------------------
+ */
+
+void pool_stats_read(struct pool *pool, struct pool_stats *stats_out)
+{
+    struct timespec until = time_from_now(READ_WAIT_NS, CLOCK_REALTIME);
+    int status = pthread_mutex_timedlock(&pool->lock, &until);
+    *stats_out = pool->stats;
+    if (!pool->closed && status == 0) {
+        uint64_t shared = buddy_longest(pool, DOMAIN_SHARED);
+        uint64_t large = buddy_longest(pool, DOMAIN_LARGE);
+        stats_out->largest_free_run_bytes = (shared > large ? shared : large) * POOL_PAGE_BYTES;
+        buddy_count(pool, stats_out);
+    }
+    if (status == 0)
+        pthread_mutex_unlock(&pool->lock);
+}
+
+static void slab_visit(struct run *run, void (*visit)(void *, const struct pool_block *), void *arg)
+{
+    uint32_t slots = size_class_get((int)run->slab->class_index)->slots;
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct pool_block block;
+        pool_block_describe(run, slot, &block);
+        if (block.state == POOL_BLOCK_LIVE)
+            visit(arg, &block);
+    }
+}
+
+void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
+                     void *arg)
+{
+    pthread_mutex_lock(&pool->lock);
+    for (struct segment *s = pool->closed ? NULL : pool->segments; s != NULL; s = s->next) {
+        struct run *run;
+        for (uint64_t page = 0; page < s->pages; page += run->pages) {
+            struct pool_block block;
+            run = s->page_run[page];
+            if (run->kind == RUN_SLAB) {
+                slab_visit(run, visit, arg);
+            } else if (run->kind == RUN_BLOCK) {
+                pool_block_describe(run, POOL_SLOT_NONE, &block);
+                if (block.state == POOL_BLOCK_LIVE)
+                    visit(arg, &block);
+            }
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+}

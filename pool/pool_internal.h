@@ -1,0 +1,224 @@
+/* pool_internal.h - the records of a pool, shared by the files of pool/.
+ *
+ * Geometry:
+ *
+ *     segment   [ run | run | run ............ ]   from the backing, multiple of 2 MiB
+ *     run       whole 64 KiB pages: free, one large block, or a slab
+ *     slab      [ slot | slot | ... | tail ]        slots of one size class
+ *
+ * A segment's page table points to the run at the run's first and last page only (boundary tags),
+ * and a bitmap marks where runs start, so that an interior address is found by scanning words
+ * backwards.
+ *
+ * Locks, outermost first: pool.growth (the ladder), pool.lock (everything below). Functions of the
+ * inner files are called with pool.lock held unless they say otherwise.
+ */
+#ifndef VRAMALLOC_POOL_INTERNAL_H
+#define VRAMALLOC_POOL_INTERNAL_H
+
+#include <pthread.h>
+
+#include "metadata.h"
+#include "page_map.h"
+#include "pool.h"
+#include "size_class.h"
+
+#define POOL_LARGE_BYTES ((uint64_t)32 << 20) /* blocks above this get segments of their own size  \
+                                               */
+#define POOL_SLOT_NONE UINT32_MAX             /* pool_block.slot of a block that is a whole run */
+
+struct block_info {
+    uint64_t serial;          /* 0: never used */
+    uint64_t requested_bytes; /* valid unless free */
+    uint32_t tag;
+    uint8_t state; /* enum pool_block_state */
+};
+
+enum run_kind { RUN_FREE = 0, RUN_BLOCK, RUN_SLAB };
+
+struct run {
+    struct segment *segment;
+    uint64_t first_page; /* in the segment */
+    uint64_t pages;
+    enum run_kind kind;
+    struct block_info block; /* RUN_BLOCK */
+    struct slab *slab;       /* RUN_SLAB */
+    struct run *left;        /* RUN_FREE: the order's tree */
+    struct run *right;
+    uint64_t priority;
+};
+
+/* Which index a segment's free runs are filed in. */
+enum domain { DOMAIN_SHARED = 0, DOMAIN_LARGE, DOMAIN_COUNT };
+
+struct segment {
+    struct pool *pool; /* constant for the life of the record */
+    uint64_t address;
+    uint64_t bytes; /* 0: the record is not in use */
+    uint64_t pages;
+    enum domain domain;
+    struct run **page_run; /* one entry a page; valid at the ends of runs */
+    uint64_t *run_starts;  /* one bit a page */
+    struct segment *next;  /* in use: the pool's list, newest first; else the spare records */
+    struct segment *previous;
+};
+
+struct slab {
+    struct run *run;
+    struct slab *next; /* partial list of the class; valid while listed */
+    struct slab *previous;
+    uint32_t class_index;
+    uint32_t used;  /* slots not free */
+    uint32_t first; /* no word of free_slots before this one has a bit */
+    bool listed;
+    uint64_t *free_slots;      /* one bit a slot, set: free */
+    struct block_info slots[]; /* size_class.slots of them */
+};
+
+struct slab_class {
+    struct slab *partial; /* slabs with a free slot, most recently filled first */
+    struct slab *empty;   /* at most one, not in the partial list */
+};
+
+/* A freed block that waits for a fence. */
+struct pending {
+    struct limbo_stream *stream;
+    struct pending *next; /* in the order of the frees */
+    struct pending *previous;
+    struct pending *bucket_next; /* blocks of one stream and size, newest first */
+    struct pending *bucket_previous;
+    uint64_t fence;
+    struct pool_block block;
+    bool polled;   /* a collector reads the fence without the lock: it drops fence and record */
+    bool detached; /* reused meanwhile */
+};
+
+struct limbo_stream {
+    uint64_t id;
+    struct limbo_stream *next; /* streams with the same hash */
+    struct limbo_stream *all;  /* every stream */
+    struct pending *oldest;
+    struct pending *newest;
+};
+
+enum { LIMBO_STREAM_BUCKETS = 64, LIMBO_SIZE_BUCKETS = 512 };
+
+struct limbo {
+    struct limbo_stream *streams[LIMBO_STREAM_BUCKETS];
+    struct limbo_stream *all;
+    struct pending *sizes[LIMBO_SIZE_BUCKETS];
+    bool collecting;
+};
+
+struct run_index {
+    struct run *tree[DOMAIN_COUNT][POOL_STATS_ORDERS]; /* by order; sorted by pages, then address */
+    uint64_t filled[DOMAIN_COUNT];                     /* bit i: tree[..][i] is not empty */
+};
+
+struct pool {
+    pthread_mutex_t lock;
+    pthread_mutex_t growth;
+    pthread_cond_t settled; /* a release ended; used with lock */
+    bool closed;
+    struct pool_config config;
+    struct backing backing;
+    struct metadata metadata;
+    struct metadata segment_records; /* never ended: see arena.c */
+    struct segment *segments;
+    struct segment *spare_segments;
+    struct run_index index;
+    struct slab_class classes[SIZE_CLASS_COUNT];
+    uint32_t empty_slabs;
+    struct limbo limbo;
+    uint64_t releasing_bytes; /* taken out of the map, not yet given back; counted as backed */
+    uint32_t releases;        /* in flight */
+    struct pool_stats stats;
+};
+
+/* --- buddy.c ------------------------------------------------------------------------------- */
+
+/* The smallest free run of at least `pages` and at most `pages_max`, cut to `pages`; it is in no
+ * index and has kind RUN_BLOCK. NULL when there is none, or the host has no memory for the tail's
+ * record. */
+struct run *buddy_take(struct pool *pool, enum domain domain, uint64_t pages, uint64_t pages_max);
+
+/* Frees a run: merges it with free neighbours. */
+void buddy_give(struct pool *pool, struct run *run);
+
+/* A new segment is one free run. False: the host has no memory. */
+bool buddy_segment_add(struct pool *pool, struct segment *segment);
+
+/* The segment's one free run, if nothing else is in it; else NULL. */
+struct run *buddy_segment_idle(const struct segment *segment);
+
+/* Takes an idle segment's run out of the index, and back. */
+void buddy_segment_detach(struct pool *pool, struct segment *segment);
+void buddy_segment_attach(struct pool *pool, struct segment *segment);
+
+/* The run that contains a page. */
+struct run *buddy_run_at(const struct segment *segment, uint64_t page);
+
+/* The longest free run of a domain, in pages. */
+uint64_t buddy_longest(const struct pool *pool, enum domain domain);
+
+/* Counts the free runs by order into the statistics. */
+void buddy_count(const struct pool *pool, struct pool_stats *stats);
+
+/* --- slab.c ---------------------------------------------------------------------------------- */
+
+/* A free slot of the class. False: no slab has one, and no run could be had (relaxed: from
+ * anywhere). */
+bool slab_take(struct pool *pool, int class_index, bool relaxed, struct slab **slab_out,
+               uint32_t *slot_out);
+void slab_give(struct pool *pool, struct slab *slab, uint32_t slot);
+
+/* Gives empty slabs back to the runs. */
+void slab_flush(struct pool *pool);
+
+/* The slot that contains a byte of the slab; slots or more: the tail. */
+uint32_t slab_slot_at(const struct slab *slab, uint64_t offset_bytes);
+
+/* --- limbo.c --------------------------------------------------------------------------------- */
+
+/* Files a block. False: the host has no memory. */
+bool limbo_add(struct pool *pool, const struct pool_block *block, uint64_t stream, uint64_t fence);
+
+/* A pending block of exactly this size that `stream` freed; it is out of limbo. *fence_out must be
+ * dropped without the lock if *drop_out. */
+bool limbo_reuse(struct pool *pool, uint64_t stream, uint64_t block_bytes,
+                 struct pool_block *block_out, uint64_t *fence_out, bool *drop_out);
+
+/* Waits for every fence that is pending and frees the blocks behind those that passed. Called with
+ * no lock. Returns the number of blocks freed. */
+uint64_t limbo_wait(struct pool *pool);
+
+/* --- arena.c --------------------------------------------------------------------------------- */
+
+/* Acquires a segment that can hold `bytes`. Called with pool.growth held and pool.lock not held.
+ * exact: no more than needed. */
+bool arena_grow(struct pool *pool, uint64_t bytes, bool exact);
+
+/* Releases idle segments until at most keep_bytes of idle memory is left, or at least want_bytes
+ * were released. Called with no lock. Returns the bytes released. */
+uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_bytes);
+
+/* Idle bytes over what the slack allows. */
+uint64_t arena_excess_locked(const struct pool *pool);
+
+/* Forgets every segment, giving each back first if so wanted. Nobody else is inside. */
+void arena_end(struct pool *pool, bool release_segments);
+
+/* --- pool.c ---------------------------------------------------------------------------------- */
+
+/* Describes the block of a run, or of a slot. */
+void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *block);
+
+/* Frees a block for anyone: it is RELEASING or PENDING. */
+void pool_block_free_locked(struct pool *pool, const struct pool_block *block);
+
+static inline uint64_t pool_round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+#endif
