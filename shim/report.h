@@ -2,7 +2,8 @@
  *
  * What it leaves out: collecting the figures (shim/devices.c hands them over) and any CUDA call.
  *
- * Locks: none. Called once, at exit, by one thread. No malloc: everything is on the stack or static.
+ * Locks: none. Called once, at exit, by one thread. No malloc: everything is on the stack or
+ * static.
  */
 #ifndef VRAMALLOC_SHIM_REPORT_H
 #define VRAMALLOC_SHIM_REPORT_H
@@ -21,21 +22,21 @@ struct counters {
 
 /* One GPU. Figures of several contexts on it are already added up. */
 struct report_device {
-    int ordinal;             /* as the program numbers its devices */
-    char name[96];           /* empty when not known */
-    uint64_t total_bytes;    /* memory of the card; 0 when not known */
-    uint64_t contexts;       /* pools that the figures come from */
+    int ordinal;          /* as the program numbers its devices */
+    char name[96];        /* empty when not known */
+    uint64_t total_bytes; /* memory of the card; 0 when not known */
+    uint64_t contexts;    /* pools that the figures come from */
     struct counters counters;
     struct pool_stats pool;
 };
 
 struct report {
-    char program[256];       /* basename of the executable */
+    char program[256]; /* basename of the executable */
     int pid;
-    double seconds;          /* from the first CUDA call seen to the report */
-    const char *free_mode;   /* effective VRAMALLOC_FREE */
-    const char *backing;     /* effective VRAMALLOC_BACKING */
-    bool count_leaks;        /* false: VRAMALLOC_LEAKS=off */
+    double seconds;        /* from the first CUDA call seen to the report */
+    const char *free_mode; /* effective VRAMALLOC_FREE */
+    const char *backing;   /* effective VRAMALLOC_BACKING */
+    bool count_leaks;      /* false: VRAMALLOC_LEAKS=off */
     size_t device_count;
     const struct report_device *devices;
 };

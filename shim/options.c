@@ -1,0 +1,324 @@
+/* options.c - parses the environment. See options.h.
+ *
+ * One row a variable, generated from options.def: its name, how to parse and print it, what is
+ * accepted. A value that does not parse, and a VRAMALLOC_ name that is not known, cost one line
+ * each.
+ */
+#define _GNU_SOURCE
+#include "options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+
+extern char **environ;
+
+struct options options = {
+#define OPTION_CHOICE(field, NAME, def, choices, help)    .field = def,
+#define OPTION_BOOL(field, NAME, def, help)               .field = def,
+#define OPTION_SIZE(field, NAME, def, help)               .field = {0},
+#define OPTION_PERCENT(field, NAME, def, low, high, help) .field = def,
+#define OPTION_PATH(field, NAME, def, help)               .field = def,
+#include "options.def"
+#undef OPTION_CHOICE
+#undef OPTION_BOOL
+#undef OPTION_SIZE
+#undef OPTION_PERCENT
+#undef OPTION_PATH
+};
+
+enum option_kind { KIND_CHOICE, KIND_BOOL, KIND_SIZE, KIND_PERCENT, KIND_PATH };
+
+struct option_row {
+    const char *name;
+    enum option_kind kind;
+    const char *default_text;
+    const char *choices; /* KIND_CHOICE: "a|b" */
+    unsigned low, high;  /* KIND_PERCENT */
+    void *field;
+};
+
+#define TEXT_(value) #value
+#define TEXT(value)  TEXT_(value)
+
+static const struct option_row rows[] = {
+#define OPTION_CHOICE(field, NAME, def, choices, help)                                             \
+    {#NAME, KIND_CHOICE, def, choices, 0, 0, (void *)&options.field},
+#define OPTION_BOOL(field, NAME, def, help)                                                        \
+    {#NAME, KIND_BOOL, TEXT(def), NULL, 0, 0, (void *)&options.field},
+#define OPTION_SIZE(field, NAME, def, help)                                                        \
+    {#NAME, KIND_SIZE, def, NULL, 0, 0, (void *)&options.field},
+#define OPTION_PERCENT(field, NAME, def, low, high, help)                                          \
+    {#NAME, KIND_PERCENT, TEXT(def), NULL, low, high, (void *)&options.field},
+#define OPTION_PATH(field, NAME, def, help)                                                        \
+    {#NAME, KIND_PATH, def, NULL, 0, 0, (void *)&options.field},
+#include "options.def"
+#undef OPTION_CHOICE
+#undef OPTION_BOOL
+#undef OPTION_SIZE
+#undef OPTION_PERCENT
+#undef OPTION_PATH
+};
+
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+/* Names that belong to the launcher and to the tests. */
+static const char *const reserved[] = {"VRAMALLOC_LIB", "VRAMALLOC_TEST_SEED",
+                                       "VRAMALLOC_TEST_STEPS"};
+
+/* --- parsing ------------------------------------------------------------------------------- */
+
+/* Digits only, no sign, no overflow. *end_out: the first character that is no digit. */
+static bool digits_parse(const char *text, uint64_t *value_out, const char **end_out)
+{
+    uint64_t value = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++)
+        if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
+            return false;
+    *value_out = value;
+    *end_out = at;
+    return at != text;
+}
+
+/* K, M, G, T with an optional "iB" or "B"; nothing: bytes. -1: something else. */
+static int unit_shift(const char *unit)
+{
+    static const char letters[] = "KMGT";
+    if (unit[0] == '\0' || strcmp(unit, "B") == 0)
+        return 0;
+    const char *letter = strchr(letters, unit[0] & ~0x20);
+    if (letter == NULL || unit[0] == '\0')
+        return -1;
+    if (unit[1] != '\0' && strcmp(unit + 1, "B") != 0 && strcmp(unit + 1, "iB") != 0)
+        return -1;
+    return 10 * (int)(letter - letters + 1);
+}
+
+static bool size_parse(const char *text, struct option_size *size)
+{
+    uint64_t value;
+    const char *rest;
+    if (strcmp(text, "none") == 0) {
+        *size = (struct option_size){.none = true};
+        return true;
+    }
+    if (!digits_parse(text, &value, &rest) || value == 0)
+        return false;
+    if (strcmp(rest, "%") == 0) {
+        if (value > 100)
+            return false;
+        *size = (struct option_size){.percent = (uint32_t)value};
+        return true;
+    }
+    int shift = unit_shift(rest);
+    if (shift < 0 || value > UINT64_MAX >> shift || value << shift > (uint64_t)1 << 52)
+        return false;
+    *size = (struct option_size){.bytes = value << shift};
+    return true;
+}
+
+static bool bool_parse(const char *text, bool *value_out)
+{
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return false;
+    *value_out = text[0] == '1';
+    return true;
+}
+
+static bool percent_parse(const struct option_row *row, const char *text)
+{
+    uint64_t value;
+    const char *rest;
+    if (!digits_parse(text, &value, &rest) || (rest[0] != '\0' && strcmp(rest, "%") != 0) ||
+        value < row->low || value > row->high)
+        return false;
+    *(uint32_t *)row->field = (uint32_t)value;
+    return true;
+}
+
+/* Sets the field to the choice as the table spells it, which lives as long as we do. */
+static bool choice_parse(const struct option_row *row, const char *text)
+{
+    static char spelled[ROW_COUNT][32];
+    const char *choice = row->choices;
+    while (*choice != '\0') {
+        size_t length = strcspn(choice, "|");
+        if (strlen(text) == length && strncmp(choice, text, length) == 0) {
+            char *copy = spelled[row - rows];
+            snprintf(copy, sizeof(spelled[0]), "%s", text);
+            *(const char **)row->field = copy;
+            return true;
+        }
+        choice += length + (choice[length] == '|');
+    }
+    return false;
+}
+
+static bool path_parse(const char *text, char *field)
+{
+    if (text[0] == '\0' || strlen(text) >= PATH_MAX)
+        return false;
+    memcpy(field, text, strlen(text) + 1);
+    return true;
+}
+
+static bool row_parse(const struct option_row *row, const char *text)
+{
+    switch (row->kind) {
+    case KIND_CHOICE:
+        return choice_parse(row, text);
+    case KIND_BOOL:
+        return bool_parse(text, row->field);
+    case KIND_SIZE:
+        return size_parse(text, row->field);
+    case KIND_PERCENT:
+        return percent_parse(row, text);
+    default:
+        return path_parse(text, row->field);
+    }
+}
+
+/* --- what is said ------------------------------------------------------------------------------
+ */
+
+static void accepted_text(const struct option_row *row, char *text, size_t bytes)
+{
+    switch (row->kind) {
+    case KIND_CHOICE:
+        snprintf(text, bytes, "%s", row->choices);
+        for (char *bar = strchr(text, '|'); bar != NULL; bar = strchr(bar, '|'))
+            *bar = ',';
+        break;
+    case KIND_BOOL:
+        snprintf(text, bytes, "0 or 1");
+        break;
+    case KIND_SIZE:
+        snprintf(text, bytes, "bytes (65536, 512M, 4G), 1%% to 100%% of the card, or none");
+        break;
+    case KIND_PERCENT:
+        snprintf(text, bytes, "%u to %u (percent)", row->low, row->high);
+        break;
+    default:
+        snprintf(text, bytes, "a path of at most %d characters", PATH_MAX - 1);
+    }
+}
+
+static void value_complain(const struct option_row *row, const char *text)
+{
+    char accepted[128];
+    accepted_text(row, accepted, sizeof(accepted));
+    log_line("%s=\"%.80s\" is not valid: accepted is %s; using the default, %s", row->name, text,
+             accepted, row->default_text);
+}
+
+/* Characters that differ, position by position, with the difference in length. */
+static size_t name_distance(const char *a, const char *b)
+{
+    size_t distance = 0;
+    while (*a != '\0' && *b != '\0')
+        distance += *a++ != *b++;
+    return distance + strlen(a) + strlen(b);
+}
+
+static void name_complain(const char *name, size_t length)
+{
+    char unknown[64];
+    const char *nearest = NULL;
+    size_t best = 4;
+    snprintf(unknown, sizeof(unknown), "%.*s", (int)(length < 63 ? length : 63), name);
+    for (int i = 0; i < ROW_COUNT; i++) {
+        size_t distance = name_distance(unknown, rows[i].name);
+        if (distance < best) {
+            best = distance;
+            nearest = rows[i].name;
+        }
+    }
+    if (nearest != NULL)
+        log_line("%s is not a setting; did you mean %s?", unknown, nearest);
+    else
+        log_line("%s is not a setting; it is ignored", unknown);
+}
+
+static bool name_known(const char *name, size_t length)
+{
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (strlen(rows[i].name) == length && strncmp(rows[i].name, name, length) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
+        if (strlen(reserved[i]) == length && strncmp(reserved[i], name, length) == 0)
+            return true;
+    return false;
+}
+
+/* --- the interface
+ * -------------------------------------------------------------------------------- */
+
+void options_load(void)
+{
+    int saved_errno = errno;
+    for (int i = 0; i < ROW_COUNT; i++) {
+        const char *text = getenv(rows[i].name);
+        if (rows[i].kind == KIND_SIZE)
+            size_parse(rows[i].default_text, rows[i].field);
+        if (text != NULL && !row_parse(&rows[i], text))
+            value_complain(&rows[i], text);
+    }
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        size_t length = strcspn(*entry, "=");
+        if (strncmp(*entry, "VRAMALLOC_", strlen("VRAMALLOC_")) == 0 && !name_known(*entry, length))
+            name_complain(*entry, length);
+    }
+    errno = saved_errno;
+}
+
+static void size_text(const struct option_size *size, char *text, size_t bytes)
+{
+    if (size->none)
+        snprintf(text, bytes, "none");
+    else if (size->percent > 0)
+        snprintf(text, bytes, "%u%% of the card", size->percent);
+    else
+        snprintf(text, bytes, "%llu bytes", (unsigned long long)size->bytes);
+}
+
+static void value_text(const struct option_row *row, char *text, size_t bytes)
+{
+    switch (row->kind) {
+    case KIND_CHOICE:
+        snprintf(text, bytes, "%s", *(const char **)row->field);
+        break;
+    case KIND_BOOL:
+        snprintf(text, bytes, "%d", *(bool *)row->field);
+        break;
+    case KIND_SIZE:
+        size_text(row->field, text, bytes);
+        break;
+    case KIND_PERCENT:
+        snprintf(text, bytes, "%u%%", *(uint32_t *)row->field);
+        break;
+    default:
+        snprintf(text, bytes, "%.400s", (const char *)row->field);
+    }
+}
+
+void options_print(void)
+{
+    for (int i = 0; i < ROW_COUNT; i++) {
+        char text[512];
+        value_text(&rows[i], text, sizeof(text));
+        log_line("%-24s = %s%s", rows[i].name, text,
+                 getenv(rows[i].name) == NULL ? " (default)" : "");
+    }
+}
+
+uint64_t options_size_resolve(const struct option_size *size, uint64_t total_bytes)
+{
+    if (size->none)
+        return 0;
+    return size->percent > 0 ? total_bytes / 100 * size->percent : size->bytes;
+}

@@ -1,0 +1,38 @@
+/* report_buffer.h - text that grows in a fixed buffer and is written at once.
+ *
+ * What it leaves out: malloc. What does not fit is cut at a line's end, and said.
+ * Lock: none; one report is made at a time.
+ */
+#ifndef VRAMALLOC_SHIM_REPORT_BUFFER_H
+#define VRAMALLOC_SHIM_REPORT_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "report.h"
+
+enum { REPORT_BUFFER_BYTES = 512 << 10 };
+
+struct report_buffer {
+    char text[REPORT_BUFFER_BYTES];
+    size_t used;
+    bool cut;
+};
+
+/* Appends formatted text; all of it or, when it does not fit, nothing. */
+void report_print(struct report_buffer *buffer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* report_text.c and report_json.c */
+void report_text_make(struct report_buffer *buffer, const struct report *report);
+void report_json_make(struct report_buffer *buffer, const struct report *report);
+
+/* report_path.c: expands %p pid, %h host, %r rank, %e program, %% in a pattern. False: too long. */
+bool report_path_expand(const char *pattern, const struct report *report, char *path,
+                        size_t path_bytes);
+
+/* report_path.c: opens a new file for writing; an existing one is left alone and the next free name
+ * of PATH, PATH.1 ... PATH.999 is taken. -1: *errno_out says why. */
+int report_path_open(const char *path, int *errno_out);
+
+#endif

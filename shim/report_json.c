@@ -1,0 +1,120 @@
+/* report_json.c - the exit report for programs: one JSON document, schema vramalloc-report/1
+ * (docs/report.schema.json). Every statistic and counter is in it, from the same lists as the text.
+ *
+ * Bytes and counts are integers. A ratio that is not defined (nothing live, nothing free) is left
+ * out.
+ */
+#include <string.h>
+
+#include "report_buffer.h"
+
+#define U(value) ((unsigned long long)(value))
+
+/* A string as JSON: quotes, backslashes and control bytes escaped; a byte that is not ASCII becomes
+ * "?", since its encoding is not known. */
+static void string_print(struct report_buffer *out, const char *text)
+{
+    report_print(out, "\"");
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
+        if (*at == '"' || *at == '\\')
+            report_print(out, "\\%c", *at);
+        else if (*at < 0x20 || *at == 0x7f)
+            report_print(out, "\\u%04x", *at);
+        else
+            report_print(out, "%c", *at < 0x80 ? *at : '?');
+    }
+    report_print(out, "\"");
+}
+
+static void ratio_print(struct report_buffer *out, const char *name, uint64_t part, uint64_t whole)
+{
+    if (whole > 0)
+        report_print(out, "     \"%s\": %.6f,\n", name, (double)part / (double)whole);
+}
+
+static void counters_print(struct report_buffer *out, const struct counters *counters)
+{
+    const char *comma = "";
+    report_print(out, "     \"calls\": {");
+#define COUNTER(name, unit, meaning)                                                               \
+    report_print(out, "%s\n       \"%s\": %llu", comma, #name, U(counters->name));                 \
+    comma = ",";
+#include "counters.def"
+#undef COUNTER
+    report_print(out, "},\n");
+}
+
+static void pool_print(struct report_buffer *out, const struct pool_stats *pool)
+{
+    const char *comma = "";
+    report_print(out, "     \"pool\": {");
+#define STAT(name, unit, kind, meaning)                                                            \
+    report_print(out, "%s\n       \"%s\": %llu", comma, #name, U(pool->name));                     \
+    comma = ",";
+#include "../pool/stats.def"
+#undef STAT
+    report_print(out, "},\n");
+}
+
+static void classes_print(struct report_buffer *out, const struct pool_stats *pool)
+{
+    const char *comma = "";
+    report_print(out, "     \"slab_classes\": [");
+    for (int i = 0; i < POOL_STATS_CLASSES_MAX && pool->classes[i].slot_bytes > 0; i++) {
+        const struct pool_class_stats *c = &pool->classes[i];
+        report_print(out,
+                     "%s\n       {\"slot_bytes\": %llu, \"slabs\": %llu, \"slots_total\": %llu, "
+                     "\"slots_live\": %llu, \"slots_limbo\": %llu, \"requested_bytes\": %llu, "
+                     "\"allocations\": %llu}",
+                     comma, U(c->slot_bytes), U(c->slabs), U(c->slots_total), U(c->slots_live),
+                     U(c->slots_limbo), U(c->requested_bytes), U(c->allocations));
+        comma = ",";
+    }
+    report_print(out, "],\n");
+}
+
+static void orders_print(struct report_buffer *out, const struct pool_stats *pool)
+{
+    const char *comma = "";
+    report_print(out, "     \"free_runs_by_order\": [");
+    for (int i = 0; i < POOL_STATS_ORDERS; i++) {
+        if (pool->free_runs_by_order[i] == 0)
+            continue;
+        report_print(out, "%s\n       {\"order\": %d, \"runs\": %llu, \"bytes\": %llu}", comma, i,
+                     U(pool->free_runs_by_order[i]), U(pool->free_bytes_by_order[i]));
+        comma = ",";
+    }
+    report_print(out, "]");
+}
+
+static void device_print(struct report_buffer *out, const struct report_device *device)
+{
+    const struct pool_stats *pool = &device->pool;
+    report_print(out, "    {\"ordinal\": %d,\n     \"name\": ", device->ordinal);
+    string_print(out, device->name);
+    report_print(out, ",\n     \"total_bytes\": %llu,\n     \"contexts\": %llu,\n",
+                 U(device->total_bytes), U(device->contexts));
+    ratio_print(out, "internal_fragmentation", pool->internal_waste_bytes, pool->live_block_bytes);
+    ratio_print(out, "external_fragmentation", pool->run_free_bytes - pool->largest_free_run_bytes,
+                pool->run_free_bytes);
+    counters_print(out, &device->counters);
+    pool_print(out, pool);
+    classes_print(out, pool);
+    orders_print(out, pool);
+    report_print(out, "}");
+}
+
+void report_json_make(struct report_buffer *out, const struct report *report)
+{
+    report_print(out, "{\"schema\": \"vramalloc-report/1\",\n \"program\": ");
+    string_print(out, report->program);
+    report_print(out, ",\n \"pid\": %d,\n \"seconds\": %.3f,\n", report->pid, report->seconds);
+    report_print(out, " \"settings\": {\"free\": \"%s\", \"backing\": \"%s\"},\n",
+                 report->free_mode, report->backing);
+    report_print(out, " \"gpus\": [\n");
+    for (size_t i = 0; i < report->device_count; i++) {
+        device_print(out, &report->devices[i]);
+        report_print(out, i + 1 < report->device_count ? ",\n" : "\n");
+    }
+    report_print(out, " ]}\n");
+}

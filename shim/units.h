@@ -1,0 +1,27 @@
+/* units.h - figures as people read them. Lock: none; each call writes into the caller's buffer. */
+#ifndef VRAMALLOC_SHIM_UNITS_H
+#define VRAMALLOC_SHIM_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct unit_text {
+    char text[32];
+};
+
+/* 0 B, 512 B, 1.50 KiB, 13.7 GiB ...: three digits that count. */
+struct unit_text unit_bytes(uint64_t bytes);
+
+/* 1,234,567 */
+struct unit_text unit_count(uint64_t count);
+
+/* 812 ns, 3.20 us, 1.42 ms, 2.05 s */
+struct unit_text unit_ns(uint64_t ns);
+
+/* part of whole in percent: 12.3 %; "-" when whole is 0 */
+struct unit_text unit_share(uint64_t part, uint64_t whole);
+
+/* "used/total" with separators, into text. */
+void unit_pair(char *text, size_t bytes, uint64_t used, uint64_t total);
+
+#endif
