@@ -92,18 +92,21 @@ static void set_remove(uint64_t key)
     pthread_mutex_unlock(&set_lock);
 }
 
-void capture_begin_enter(void)
+uint64_t capture_begin_enter(CUstream stream, bool ptsz)
 {
-    if (process_serves())
-        pthread_rwlock_wrlock(&gate);
+    if (!process_serves())
+        return 0;
+    uint64_t key = capture_key(stream, ptsz);
+    pthread_rwlock_wrlock(&gate);
+    return key;
 }
 
-void capture_begin_leave(CUstream stream, bool ptsz, bool begun)
+void capture_begin_leave(uint64_t key, bool begun)
 {
     if (!process_serves())
         return;
     if (begun)
-        set_add(capture_key(stream, ptsz));
+        set_add(key);
     pthread_rwlock_unlock(&gate);
 }
 

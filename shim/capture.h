@@ -27,9 +27,11 @@ bool capture_in_progress(void);
 bool capture_gate_enter(void);
 void capture_gate_leave(void);
 
-/* Around the real cuStreamBeginCapture. begun: it succeeded. ptsz: the per-thread flavour of the call. */
-void capture_begin_enter(void);
-void capture_begin_leave(CUstream stream, bool ptsz, bool begun);
+/* Around the real cuStreamBeginCapture. ptsz: the per-thread flavour of the call. begun: it succeeded.
+ * Returns the key to hand to capture_begin_leave(): asking for it later would spoil the capture, since
+ * cuStreamGetId does on a capturing stream. */
+uint64_t capture_begin_enter(CUstream stream, bool ptsz);
+void capture_begin_leave(uint64_t key, bool begun);
 
 /* After the real cuStreamEndCapture: drops the capture unless the driver says it goes on. */
 void capture_ended(CUstream stream, bool ptsz);

@@ -76,11 +76,9 @@ struct device *device_for_counting(void)
     return device;
 }
 
-bool device_has_other_contexts(const struct device *device)
+bool device_reached_from_outside(const struct device *device)
 {
-    int count = __atomic_load_n(&device->contexts_created, __ATOMIC_RELAXED) +
-                (__atomic_load_n(&device->primary, __ATOMIC_RELAXED) != NULL);
-    return count > 1 || __atomic_load_n(&device->green_made, __ATOMIC_RELAXED) ||
+    return __atomic_load_n(&device->green_made, __ATOMIC_RELAXED) ||
            __atomic_load_n(&device->peer_enabled, __ATOMIC_RELAXED);
 }
 

@@ -33,7 +33,6 @@ struct device {
     struct counters counters;  /* read and written with __atomic, relaxed */
     bool async_to_driver;      /* the program configured a memory pool: stream-ordered calls are
                                   the driver's from then on */
-    int contexts_created;      /* living contexts made by cuCtxCreate */
     CUcontext primary;         /* the primary context, once it was retained */
     bool green_made;           /* a green context was ever made */
     bool peer_enabled;         /* another device's contexts were ever let at this one's memory */
@@ -79,8 +78,9 @@ struct device *device_known(CUdevice handle);
 /* The device of the current context; else the first known one; else NULL. For counting only. */
 struct device *device_for_counting(void);
 
-/* True when the context's own synchronise may not reach all work that a native free waits for. */
-bool device_has_other_contexts(const struct device *device);
+/* True when a context's own synchronise may not reach all work that a native free waits for: green
+ * contexts, and peers. (A second ordinary context is not waited for natively either; measured.) */
+bool device_reached_from_outside(const struct device *device);
 
 /* Fills one row for each device that saw an allocation call. tick_ns: nanoseconds in a clock tick.
  * Returns the number of rows. Called at exit: no driver call, no lock that could hang. */

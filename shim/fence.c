@@ -132,7 +132,7 @@ CUresult fence_after_stream(struct context *context, CUstream stream, bool ptsz,
 bool fence_after_context(struct context *context, uint64_t *fence_out)
 {
     uint32_t index;
-    if (real_cuCtxRecordEvent == NULL || device_has_other_contexts(context->device) ||
+    if (real_cuCtxRecordEvent == NULL || device_reached_from_outside(context->device) ||
         !event_take(context, &index))
         return false;
     bool recorded = false;

@@ -13,9 +13,9 @@ CUresult hook_cuStreamBeginCapture(CUstream stream)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    capture_begin_enter();
+    uint64_t key = capture_begin_enter(stream, false);
     CUresult result = real_cuStreamBeginCapture(stream);
-    capture_begin_leave(stream, false, result == CUDA_SUCCESS);
+    capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -23,9 +23,9 @@ CUresult hook_cuStreamBeginCapture_ptsz(CUstream stream)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    capture_begin_enter();
+    uint64_t key = capture_begin_enter(stream, true);
     CUresult result = real_cuStreamBeginCapture_ptsz(stream);
-    capture_begin_leave(stream, true, result == CUDA_SUCCESS);
+    capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -33,9 +33,9 @@ CUresult hook_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    capture_begin_enter();
+    uint64_t key = capture_begin_enter(stream, false);
     CUresult result = real_cuStreamBeginCapture_v2(stream, mode);
-    capture_begin_leave(stream, false, result == CUDA_SUCCESS);
+    capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -43,9 +43,9 @@ CUresult hook_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode 
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    capture_begin_enter();
+    uint64_t key = capture_begin_enter(stream, true);
     CUresult result = real_cuStreamBeginCapture_v2_ptsz(stream, mode);
-    capture_begin_leave(stream, true, result == CUDA_SUCCESS);
+    capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -55,10 +55,10 @@ CUresult hook_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    capture_begin_enter();
+    uint64_t key = capture_begin_enter(stream, false);
     CUresult result =
         real_cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges, count, mode);
-    capture_begin_leave(stream, false, result == CUDA_SUCCESS);
+    capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -68,10 +68,10 @@ CUresult hook_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    capture_begin_enter();
+    uint64_t key = capture_begin_enter(stream, true);
     CUresult result =
         real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges, count, mode);
-    capture_begin_leave(stream, true, result == CUDA_SUCCESS);
+    capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
 }
 

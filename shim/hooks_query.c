@@ -27,7 +27,8 @@ static enum pooled block_find(CUdeviceptr dptr, struct pool_block *block)
     int saved_errno = errno;
     enum pool_status status = pool_find(dptr, block);
     errno = saved_errno;
-    if (status == POOL_OK && block->state == POOL_BLOCK_LIVE)
+    if (status == POOL_OK && block->state == POOL_BLOCK_LIVE &&
+        dptr - block->address < block->requested_bytes)
         return POOLED_LIVE;
     return status == POOL_NOT_OWNED ? POOLED_NO : POOLED_DEAD;
 }
@@ -41,8 +42,10 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (result != CUDA_SUCCESS || free_bytes == NULL)
         return result;
     struct context *context = context_current(&current);
-    if (context != NULL)
+    if (context != NULL) {
+        pool_collect(context->pool);
         *free_bytes += pool_available_bytes(context->pool);
+    }
     return result;
 }
 

@@ -102,7 +102,7 @@ CUresult wait_as_free(struct context *context, CUcontext current, bool *later_ou
     uint32_t turn = __atomic_add_fetch(&context->waits_begun, 1, __ATOMIC_SEQ_CST);
     uint64_t begin_ticks = clock_ticks();
     *later_out = false;
-    if (!device_has_other_contexts(context->device) && capture_gate_enter()) {
+    if (!device_reached_from_outside(context->device) && capture_gate_enter()) {
         result = context_synchronize(context, current);
         capture_gate_leave();
     } else {
