@@ -176,11 +176,22 @@ bool arena_grow(struct pool *pool, uint64_t bytes, bool exact)
 /* --- release
  * ------------------------------------------------------------------------------------------- */
 
+/* What may be held: the highest live total, the slack on it, and a floor. */
+static uint64_t budget_bytes_locked(const struct pool *pool)
+{
+    uint64_t peak = pool->stats.peak_live_block_bytes;
+    return peak + peak / 100 * pool->config.slack_percent + ARENA_IDLE_FLOOR_BYTES;
+}
+
+bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes)
+{
+    return pool->stats.backed_bytes + bytes <= budget_bytes_locked(pool);
+}
+
 uint64_t arena_excess_locked(const struct pool *pool)
 {
     const struct pool_stats *stats = &pool->stats;
-    uint64_t peak = stats->peak_live_block_bytes;
-    uint64_t budget = peak + peak / 100 * pool->config.slack_percent + ARENA_IDLE_FLOOR_BYTES;
+    uint64_t budget = budget_bytes_locked(pool);
     if (stats->backed_bytes <= budget)
         return 0;
     uint64_t over = stats->backed_bytes - budget;

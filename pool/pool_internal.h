@@ -205,6 +205,9 @@ uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_byt
 /* Idle bytes over what the slack allows. */
 uint64_t arena_excess_locked(const struct pool *pool);
 
+/* Whether `bytes` more may be held without having to be given back as idle memory later. */
+bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes);
+
 /* Forgets every segment, giving each back first if so wanted. Nobody else is inside. */
 void arena_end(struct pool *pool, bool release_segments);
 

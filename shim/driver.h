@@ -17,7 +17,6 @@
 #include <stdint.h>
 
 /* cuda.h renames these to their newest variant; the table means the exact symbol. */
-#undef cuCtxCreate
 #undef cuCtxDestroy
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset

@@ -1,50 +1,13 @@
 /* hooks_lifetime.c - contexts that come and go.
  *
  * Memory of a context ends with it. Its pool is ended before the driver destroys the context, since
- * afterwards the driver may hand out the same handle and the same addresses again. Creation is only
- * counted: with a second context on a device, a free waits the native way (wait.c).
+ * afterwards the driver may hand out the same handle and the same addresses again. A green context
+ * or peer access makes frees on that device wait the native way (wait.c).
  *
  * What it leaves out: contexts that end with the process. Lock: none.
  */
 #include "devices.h"
 #include "driver.h"
-
-static CUresult context_created(CUresult result, CUdevice handle)
-{
-    struct device *device = result == CUDA_SUCCESS ? device_of(handle) : NULL;
-    if (device != NULL)
-        __atomic_fetch_add(&device->contexts_created, 1, __ATOMIC_RELAXED);
-    return result;
-}
-
-CUresult hook_cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
-{
-    if (!driver_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return context_created(real_cuCtxCreate(context, flags, device), device);
-}
-
-CUresult hook_cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
-{
-    if (!driver_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return context_created(real_cuCtxCreate_v2(context, flags, device), device);
-}
-
-CUresult hook_cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned int flags,
-                             CUdevice device)
-{
-    if (!driver_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return context_created(real_cuCtxCreate_v3(context, affinity, count, flags, device), device);
-}
-
-CUresult hook_cuCtxCreate_v4(CUcontext *context, void *params, unsigned int flags, CUdevice device)
-{
-    if (!driver_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return context_created(real_cuCtxCreate_v4(context, params, flags, device), device);
-}
 
 /* The device of a context, which need not be current. -1: not known. */
 static CUdevice context_device(CUcontext context)
@@ -62,13 +25,8 @@ static CUdevice context_device(CUcontext context)
 
 static CUresult context_destroy(CUcontext context, CUresult (*destroy)(CUcontext))
 {
-    CUdevice handle = context_device(context);
     contexts_drop(context);
-    CUresult result = destroy(context);
-    struct device *device = result == CUDA_SUCCESS && handle >= 0 ? device_of(handle) : NULL;
-    if (device != NULL)
-        __atomic_fetch_sub(&device->contexts_created, 1, __ATOMIC_RELAXED);
-    return result;
+    return destroy(context);
 }
 
 CUresult hook_cuCtxDestroy(CUcontext context)

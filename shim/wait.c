@@ -1,9 +1,9 @@
 /* wait.c - the wait of a free. See wait.h.
  *
  * The usual way is cuCtxSynchronize, inside the capture gate. While a stream captures, that call
- * would spoil the capture although a native free might not; and where other contexts use the
- * device, it would not see their work. Then the free of a tiny block of our own is the wait: the
- * driver does for it what it would have done for the program's block, errors included.
+ * would spoil the capture although a native free might not; and where green contexts or peers
+ * use the device, it might not see theirs. Then the free of a tiny block of our own is the wait:
+ * the driver does for it what it would have done for the program's block, errors included.
  *
  * The tiny block (the spare) is allocated again at once, beside a neighbour that keeps its 2 MiB
  * mapped: measured 2.5 us for the pair, against 84 us without the neighbour.
