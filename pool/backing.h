@@ -8,8 +8,8 @@
  *
  * Locks: every function is called with NO lock that an allocation or a free takes on its hot path.
  * `acquire` may be called with the pool's growth lock held; `release` and `fence_wait`, which may
- * wait for the GPU, are called with no lock at all. Functions may be called from any thread, several
- * at a time.
+ * wait for the GPU, are called with no lock at all. Functions may be called from any thread,
+ * several at a time.
  */
 #ifndef VRAMALLOC_POOL_BACKING_H
 #define VRAMALLOC_POOL_BACKING_H
@@ -28,7 +28,7 @@ enum backing_status {
 enum backing_fence_state {
     BACKING_FENCE_PENDING = 0, /* work submitted before the fence may still run */
     BACKING_FENCE_PASSED,      /* all of it has finished */
-    BACKING_FENCE_FAILED       /* not known, and never will be (lost context): treat as never passed */
+    BACKING_FENCE_FAILED /* not known, and never will be (lost context): treat as never passed */
 };
 
 struct backing {

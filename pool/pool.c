@@ -27,8 +27,10 @@
 #define READ_WAIT_NS        100000000L
 #define SETTLE_WAIT_NS      50000000L
 
-/* Blocks of every pool are numbered from here, so that a number names one block of the process. */
-static uint64_t last_serial;
+/* Blocks are numbered within their pool, pools within the process: together a number names one
+ * block. */
+#define SERIAL_POOL_SHIFT 44
+static uint64_t pools_made;
 
 /* --- blocks --------------------------------------------------------------------------------------
  */
@@ -164,6 +166,7 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
     settled_init(&pool->settled);
     pool->config = *config;
     pool->backing = *backing;
+    pool->last_serial = __atomic_fetch_add(&pools_made, 1, __ATOMIC_RELAXED) << SERIAL_POOL_SHIFT;
     if (pool->config.arena_bytes == 0)
         pool->config.arena_bytes = ARENA_DEFAULT_BYTES;
     for (int i = 0; i < SIZE_CLASS_COUNT; i++)
@@ -228,11 +231,10 @@ static void block_begin(struct pool *pool, struct run *run, uint32_t slot,
                         const struct request *request, uint64_t *address_out)
 {
     struct pool_block block;
-    *info_of(run, slot) =
-        (struct block_info){.serial = __atomic_add_fetch(&last_serial, 1, __ATOMIC_RELAXED),
-                            .requested_bytes = request->bytes,
-                            .tag = request->tag,
-                            .state = POOL_BLOCK_LIVE};
+    *info_of(run, slot) = (struct block_info){.serial = ++pool->last_serial,
+                                              .requested_bytes = request->bytes,
+                                              .tag = request->tag,
+                                              .state = POOL_BLOCK_LIVE};
     pool_block_describe(run, slot, &block);
     live_count(pool, &block);
     pool->stats.allocations++;
@@ -434,15 +436,18 @@ enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out)
     return live ? POOL_OK : POOL_NOT_LIVE;
 }
 
-void pool_free_finish(const struct pool_block *block)
+uint64_t pool_free_finish(const struct pool_block *block)
 {
     struct pool *pool = block->pool;
+    uint64_t excess_bytes = 0;
     pthread_mutex_lock(&pool->lock);
     if (!pool->closed) {
         pool_block_free_locked(pool, block);
         pool->stats.frees++;
+        excess_bytes = arena_excess_locked(pool);
     }
     pthread_mutex_unlock(&pool->lock);
+    return excess_bytes;
 }
 
 void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fence)
@@ -457,6 +462,7 @@ void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fe
         if (filed) {
             info_of(block->record, block->slot)->state = POOL_BLOCK_PENDING;
             pool->stats.frees++;
+            pool->stats.fenced_frees++;
         } /* else it stays in limbo for good: lost, but never reused early */
     }
     pthread_mutex_unlock(&pool->lock);
@@ -491,14 +497,6 @@ enum pool_status pool_find(uint64_t address, struct pool_block *block_out)
 
 /* --- memory to give back
  * -------------------------------------------------------------------------------------- */
-
-uint64_t pool_excess_bytes(struct pool *pool)
-{
-    pthread_mutex_lock(&pool->lock);
-    uint64_t bytes = pool->closed ? 0 : arena_excess_locked(pool);
-    pthread_mutex_unlock(&pool->lock);
-    return bytes;
-}
 
 uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes)
 {

@@ -20,8 +20,9 @@
  * second free of it is refused. RELEASING and PENDING blocks are the limbo.
  *
  * Thread safety: every function may be called from any thread at any time, except pool_destroy()
- * (nobody else may be inside) and pool_check() (exact only while nobody else is inside; it takes the lock).
- * A `struct pool` is never unmapped, so a stale pointer is safe to use: its calls answer POOL_CLOSED.
+ * (nobody else may be inside) and pool_check() (exact only while nobody else is inside; it takes
+ * the lock). A `struct pool` is never unmapped, so a stale pointer is safe to use: its calls answer
+ * POOL_CLOSED.
  */
 #ifndef VRAMALLOC_POOL_POOL_H
 #define VRAMALLOC_POOL_POOL_H
@@ -90,43 +91,42 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
 void pool_destroy(struct pool *pool, bool release_segments);
 
 /* Allocates.
- * bytes: 1 .. POOL_MAX_BLOCK_BYTES. stream: the ordering stream's id, or POOL_NO_STREAM; a block that
- * this very stream freed (free_pend) may be handed out again before its fence has passed.
- * tag: kept with the block for the caller.
- * POOL_OK: *address_out is a block of at least `bytes`, aligned to 512, that no unfinished GPU work
- * can touch except work that `stream` orders before. Otherwise *address_out is 0.
- * May call backing->acquire, fence_poll; and, only when the alternative is failing, release and
- * fence_wait. Cost on a hit: one lock, O(log free runs); no system call, no backing call. */
+ * bytes: 1 .. POOL_MAX_BLOCK_BYTES. stream: the ordering stream's id, or POOL_NO_STREAM; a block
+ * that this very stream freed (free_pend) may be handed out again before its fence has passed. tag:
+ * kept with the block for the caller. POOL_OK: *address_out is a block of at least `bytes`, aligned
+ * to 512, that no unfinished GPU work can touch except work that `stream` orders before. Otherwise
+ * *address_out is 0. May call backing->acquire, fence_poll; and, only when the alternative is
+ * failing, release and fence_wait. Cost on a hit: one lock, O(log free runs); no system call, no
+ * backing call. */
 enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, uint32_t tag,
                             uint64_t *address_out);
 
 /* Starts a free: LIVE -> RELEASING. The pool is found from the address.
  * POOL_OK: *block_out describes the block; the caller must end with exactly one of finish, pend or
- * cancel. POOL_NOT_OWNED: forward the free, it is not ours. POOL_NOT_LIVE: a double or interior free,
- * counted in invalid_frees. Otherwise *block_out is all zero. Cost: one lock, O(1). */
+ * cancel. POOL_NOT_OWNED: forward the free, it is not ours. POOL_NOT_LIVE: a double or interior
+ * free, counted in invalid_frees. Otherwise *block_out is all zero. Cost: one lock, O(1). */
 enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out);
 
-/* The GPU is known to be done with the block: it is free for anyone. Cost: one lock, O(log free runs). */
-void pool_free_finish(const struct pool_block *block);
+/* The GPU is known to be done with the block: it is free for anyone. Cost: one lock, O(log free
+ * runs). Returns the bytes of idle segments that pool_trim(pool, UINT64_MAX) would release now. */
+uint64_t pool_free_finish(const struct pool_block *block);
 
 /* The GPU is done with the block when `fence` has passed; `stream` may reuse it at once.
- * stream: an id above 0, or POOL_NO_STREAM for nobody. fence: the pool owns it from here and gives it
- * to fence_drop. Fences of one stream pass in the order in which they are handed in. Cost: one lock, O(1). */
+ * stream: an id above 0, or POOL_NO_STREAM for nobody. fence: the pool owns it from here and gives
+ * it to fence_drop. Fences of one stream pass in the order in which they are handed in. Cost: one
+ * lock, O(1). */
 void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fence);
 
 /* The free did not happen (the driver refused it): RELEASING -> LIVE. Cost: one lock. */
 void pool_free_cancel(const struct pool_block *block);
 
 /* Describes the block that contains `address` (anywhere inside a live or limbo block).
- * POOL_OK, or POOL_NOT_OWNED, or POOL_NOT_LIVE (inside a pool, but in free memory); then *block_out is
- * all zero. Cost: one lock; a large block is found by scanning a bitmap of run starts. */
+ * POOL_OK, or POOL_NOT_OWNED, or POOL_NOT_LIVE (inside a pool, but in free memory); then *block_out
+ * is all zero. Cost: one lock; a large block is found by scanning a bitmap of run starts. */
 enum pool_status pool_find(uint64_t address, struct pool_block *block_out);
 
 /* True when `address` lies in a segment of some pool. Lock-free, O(1), async-signal-safe. */
 bool pool_owns(uint64_t address);
-
-/* Bytes of idle segments that pool_trim(pool, slack) would release. Cost: one lock. */
-uint64_t pool_excess_bytes(struct pool *pool);
 
 /* Releases wholly idle segments, largest first, until at most `keep_bytes` of idle memory is held.
  * Waits for the GPU if the backing does: call it only where the native call waits, or to avoid
@@ -145,7 +145,8 @@ uint64_t pool_collect_all(struct pool *pool);
 void pool_forget_stream(struct pool *pool, uint64_t stream);
 
 /* Copies the statistics; equations hold within the copy. Also on a destroyed pool.
- * Waits at most about 100 ms for the lock, then reads without it (a report at exit must not hang). */
+ * Waits at most about 100 ms for the lock, then reads without it (a report at exit must not hang).
+ */
 void pool_stats_read(struct pool *pool, struct pool_stats *stats_out);
 
 /* The host's free memory as the program may count on it: free runs and idle segments, in bytes. */
@@ -157,7 +158,8 @@ void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct po
                      void *arg);
 
 /* Walks everything and proves every invariant.
- * Returns true; or false with the broken rule in words in why[0 .. why_bytes). Cost: O(metadata). */
+ * Returns true; or false with the broken rule in words in why[0 .. why_bytes). Cost: O(metadata).
+ */
 bool pool_check(struct pool *pool, char *why, size_t why_bytes);
 
 #endif

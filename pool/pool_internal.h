@@ -23,9 +23,10 @@
 #include "pool.h"
 #include "size_class.h"
 
-#define POOL_LARGE_BYTES ((uint64_t)32 << 20) /* blocks above this get segments of their own size  \
-                                               */
-#define POOL_SLOT_NONE UINT32_MAX             /* pool_block.slot of a block that is a whole run */
+#define POOL_LARGE_BYTES                                                                           \
+    ((uint64_t)32 << 20)          /* blocks above this get segments of their own size              \
+                                   */
+#define POOL_SLOT_NONE UINT32_MAX /* pool_block.slot of a block that is a whole run */
 
 struct block_info {
     uint64_t serial;          /* 0: never used */
@@ -130,6 +131,7 @@ struct pool {
     struct slab_class classes[SIZE_CLASS_COUNT];
     uint32_t empty_slabs;
     struct limbo limbo;
+    uint64_t last_serial;
     uint64_t releasing_bytes; /* taken out of the map, not yet given back; counted as backed */
     uint32_t releases;        /* in flight */
     struct pool_stats stats;

@@ -10,7 +10,8 @@
 #define POOL_STATS_CLASSES_MAX 64 /* slab size classes a report can hold */
 #define POOL_STATS_ORDERS      40 /* buddy orders: 64 KiB << 39 is beyond any address space */
 
-/* One slab size class. slots_total = slots_live + slots_limbo + slots_free; the last is not stored. */
+/* One slab size class. slots_total = slots_live + slots_limbo + slots_free; the last is not stored.
+ */
 struct pool_class_stats {
     uint64_t slot_bytes;  /* bytes of one slot; 0 marks the end of the list */
     uint64_t slabs;       /* slabs held */

@@ -8,13 +8,20 @@
 #include "capture.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <time.h>
 
 #include "driver.h"
 #include "process.h"
 
 enum { CAPTURES_MAX = 256 };
 
-static pthread_rwlock_t gate = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+/* The gate: waits count themselves in before they look whether a capture begins or runs; a
+ * beginning capture says so before it looks for waits. Both orders are sequentially consistent, so
+ * one of the two sees the other. */
+static uint32_t gate_waits;
+static uint32_t gate_beginning; /* captures that are beginning at this moment */
+static pthread_mutex_t gate_turn = PTHREAD_MUTEX_INITIALIZER; /* one capture begins at a time */
 static pthread_mutex_t set_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t capturing[CAPTURES_MAX]; /* identities, packed from 0 */
 static int capturing_count;
@@ -28,16 +35,37 @@ bool capture_in_progress(void)
 
 bool capture_gate_enter(void)
 {
-    pthread_rwlock_rdlock(&gate);
-    if (!capture_in_progress())
+    __atomic_fetch_add(&gate_waits, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&gate_beginning, __ATOMIC_SEQ_CST) && !capture_in_progress())
         return true;
-    pthread_rwlock_unlock(&gate);
+    __atomic_fetch_sub(&gate_waits, 1, __ATOMIC_SEQ_CST);
     return false;
 }
 
 void capture_gate_leave(void)
 {
-    pthread_rwlock_unlock(&gate);
+    __atomic_fetch_sub(&gate_waits, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Waits until no wait of ours is inside: as long as a native free would hold up the beginning of a
+ * capture. New ones see that a capture is beginning and stay out. */
+static void gate_close(void)
+{
+    struct timespec nap = {.tv_nsec = 20000};
+    pthread_mutex_lock(&gate_turn);
+    __atomic_store_n(&gate_beginning, 1, __ATOMIC_SEQ_CST);
+    for (int turns = 0; __atomic_load_n(&gate_waits, __ATOMIC_SEQ_CST) > 0; turns++) {
+        if (turns < 100)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+    }
+}
+
+static void gate_open(void)
+{
+    __atomic_store_n(&gate_beginning, 0, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&gate_turn);
 }
 
 uint64_t stream_id(CUstream stream, bool ptsz)
@@ -97,7 +125,7 @@ uint64_t capture_begin_enter(CUstream stream, bool ptsz)
     if (!process_serves())
         return 0;
     uint64_t key = capture_key(stream, ptsz);
-    pthread_rwlock_wrlock(&gate);
+    gate_close();
     return key;
 }
 
@@ -107,7 +135,7 @@ void capture_begin_leave(uint64_t key, bool begun)
         return;
     if (begun)
         set_add(key);
-    pthread_rwlock_unlock(&gate);
+    gate_open();
 }
 
 void capture_ended(CUstream stream, bool ptsz)

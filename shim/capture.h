@@ -6,11 +6,13 @@
  * either the wait sees the capture and takes another way, or the capture begins after the wait. A
  * native cudaFree that waits holds up the beginning of a capture in the same manner.
  *
- * One set and one gate for the process: a capture anywhere makes every free take the other way, which
- * is always right.
+ * One set and one gate for the process: a capture anywhere makes every free take the other way,
+ * which is always right. A free that meets a capture at its beginning takes the other way as well,
+ * so a stream of frees cannot keep a capture from beginning.
  *
- * Locks: the gate, held shared across a wait for the GPU (the only lock that may be) and exclusively
- * across cuStreamBeginCapture; set_lock, innermost. Nothing else is held when the gate is entered.
+ * Locks: the gate, held shared across a wait for the GPU (the only lock that may be) and
+ * exclusively across cuStreamBeginCapture; set_lock, innermost. Nothing else is held when the gate
+ * is entered.
  */
 #ifndef VRAMALLOC_SHIM_CAPTURE_H
 #define VRAMALLOC_SHIM_CAPTURE_H
@@ -22,14 +24,14 @@
 /* True while any capture is in progress. Exact inside the gate. Cost: one load. */
 bool capture_in_progress(void);
 
-/* Enters the gate to make a call that would spoil a capture. False: one is in progress, the gate was
- * not entered. */
+/* Enters the gate to make a call that would spoil a capture. False: one is in progress, the gate
+ * was not entered. */
 bool capture_gate_enter(void);
 void capture_gate_leave(void);
 
-/* Around the real cuStreamBeginCapture. ptsz: the per-thread flavour of the call. begun: it succeeded.
- * Returns the key to hand to capture_begin_leave(): asking for it later would spoil the capture, since
- * cuStreamGetId does on a capturing stream. */
+/* Around the real cuStreamBeginCapture. ptsz: the per-thread flavour of the call. begun: it
+ * succeeded. Returns the key to hand to capture_begin_leave(): asking for it later would spoil the
+ * capture, since cuStreamGetId does on a capturing stream. */
 uint64_t capture_begin_enter(CUstream stream, bool ptsz);
 void capture_begin_leave(uint64_t key, bool begun);
 
@@ -39,8 +41,8 @@ void capture_ended(CUstream stream, bool ptsz);
 /* A stream is gone. id: as from stream_id(), taken before it was destroyed. */
 void capture_stream_destroyed(uint64_t id);
 
-/* Puts the calling thread into relaxed capture mode, so that an allocation of ours spoils no capture of
- * another thread, and back. */
+/* Puts the calling thread into relaxed capture mode, so that an allocation of ours spoils no
+ * capture of another thread, and back. */
 void capture_relax(CUstreamCaptureMode *saved);
 void capture_restore(CUstreamCaptureMode *saved);
 

@@ -235,7 +235,7 @@ void contexts_drop(CUcontext handle)
         context_retire(context);
 }
 
-size_t devices_collect(double tick_ns, struct report_device *rows, size_t rows_max)
+size_t devices_collect(struct report_device *rows, size_t rows_max)
 {
     static struct pool_stats one;
     size_t count = 0;
@@ -258,7 +258,7 @@ size_t devices_collect(double tick_ns, struct report_device *rows, size_t rows_m
         c->alloc_calls = c->alloc_served + c->alloc_forwarded + c->alloc_failed;
         c->free_served = row->pool.frees;
         c->free_calls = c->free_served + c->free_forwarded + c->free_failed;
-        c->free_wait_ns = (uint64_t)((double)c->free_wait_ns * tick_ns);
+        c->free_waits += row->pool.frees - row->pool.fenced_frees;
         if (c->alloc_calls == 0)
             continue;
         row->ordinal = device->handle;

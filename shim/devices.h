@@ -1,13 +1,13 @@
 /* devices.h - the GPUs and contexts of the process: a pool for each context, counters for each GPU.
  *
- * A context is known by its handle until it is destroyed or reset; contexts_drop() then ends its pool
- * before the driver can hand out the same handle or addresses again. Slots are static and reused, so
- * a stale pointer is safe to read: its pool answers POOL_CLOSED.
+ * A context is known by its handle until it is destroyed or reset; contexts_drop() then ends its
+ * pool before the driver can hand out the same handle or addresses again. Slots are static and
+ * reused, so a stale pointer is safe to read: its pool answers POOL_CLOSED.
  *
  * What it leaves out: serving calls (hooks_*.c), waiting (wait.c).
  *
- * Locks: registry_lock for making and dropping contexts. No driver call is made under it and no other
- * lock is taken under it.
+ * Locks: registry_lock for making and dropping contexts. No driver call is made under it and no
+ * other lock is taken under it.
  */
 #ifndef VRAMALLOC_SHIM_DEVICES_H
 #define VRAMALLOC_SHIM_DEVICES_H
@@ -44,17 +44,19 @@ struct context {
     CUcontext handle; /* NULL: the slot is free */
     struct device *device;
     struct pool *pool;
-    bool faulted; /* a wait returned an error that lasts: allocate natively until the driver can again */
+    bool faulted; /* a wait returned an error that lasts: allocate natively until the driver can
+                     again */
     CUdeviceptr barrier_spare; /* wait.c: 0 when there is none; exchanged atomically */
     bool barrier_neighbour;    /* wait.c */
     size_t pitch_unit;         /* hooks_memory.c: rounding of rows; 0 when not known yet */
-    uint32_t waits_begun;      /* wait.c: full waits started, and the newest that ended well */
+    uint32_t waits_needed;     /* fence.c: newest number that a fence waits for; waits_ended: newest
+                                  reached */
     uint32_t waits_ended;
 };
 
-/* The context current to this thread, with its pool; made on first sight. *current_out is the handle,
- * NULL when none is current or the driver cannot say (not initialised, shut down, host callback).
- * NULL: forward the call. Cost: cuCtxGetCurrent and a thread-local compare. */
+/* The context current to this thread, with its pool; made on first sight. *current_out is the
+ * handle, NULL when none is current or the driver cannot say (not initialised, shut down, host
+ * callback). NULL: forward the call. Cost: cuCtxGetCurrent and a thread-local compare. */
 struct context *context_current(CUcontext *current_out);
 
 /* The same for a thread whose current context is known to be `current` (not NULL). */
@@ -64,12 +66,12 @@ struct context *context_of(CUcontext current);
  * likely: tried first; may be NULL. */
 struct context *context_of_pool(const struct pool *pool, struct context *likely);
 
-/* Ends the pool of a context that is about to be destroyed or was reset. NULL and unknown handles are
- * ignored. */
+/* Ends the pool of a context that is about to be destroyed or was reset. NULL and unknown handles
+ * are ignored. */
 void contexts_drop(CUcontext handle);
 
-/* The device record for a driver handle; NULL when there are too many. Cost: three driver queries the
- * first time. */
+/* The device record for a driver handle; NULL when there are too many. Cost: three driver queries
+ * the first time. */
 struct device *device_of(CUdevice handle);
 
 /* The record of a device that was seen before; NULL otherwise. */
@@ -82,15 +84,14 @@ struct device *device_for_counting(void);
  * contexts, and peers. (A second ordinary context is not waited for natively either; measured.) */
 bool device_reached_from_outside(const struct device *device);
 
-/* Fills one row for each device that saw an allocation call. tick_ns: nanoseconds in a clock tick.
+/* Fills one row for each device that saw an allocation call.
  * Returns the number of rows. Called at exit: no driver call, no lock that could hang. */
-size_t devices_collect(double tick_ns, struct report_device *rows, size_t rows_max);
+size_t devices_collect(struct report_device *rows, size_t rows_max);
 
 /* Adds to a counter of a device; device may be NULL. */
 #define DEVICE_COUNT(device, counter, amount)                                                      \
-    ((void)((device) != NULL                                                                       \
-                ? __atomic_fetch_add(&(device)->counters.counter, (uint64_t)(amount),              \
-                                     __ATOMIC_RELAXED)                                             \
-                : 0))
+    ((void)((device) != NULL ? __atomic_fetch_add(&(device)->counters.counter, (uint64_t)(amount), \
+                                                  __ATOMIC_RELAXED)                                \
+                             : 0))
 
 #endif

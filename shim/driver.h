@@ -1,10 +1,10 @@
 /* driver.h - the real driver: its functions by pointer, and the hooks that stand before them.
  *
  * Declares, from hooks.def:
- *   real_<symbol>   pointer to libcuda's own function. For a HOOK or COUNTED row it is never NULL once
- *                   driver_ready() was true (a function that the driver lacks answers
- *                   CUDA_ERROR_NOT_FOUND); for a REAL row it is NULL where the driver lacks it.
- *   hook_<symbol>   our replacement, exported under the symbol's own name.
+ *   real_<symbol>   pointer to libcuda's own function. For a HOOK or COUNTED row it is never NULL
+ * once driver_ready() was true (a function that the driver lacks answers CUDA_ERROR_NOT_FOUND); for
+ * a REAL row it is NULL where the driver lacks it. hook_<symbol>   our replacement, exported under
+ * the symbol's own name.
  *
  * What it leaves out: deciding anything. Lock: driver_bind() runs once, under a lock of its own.
  */
@@ -51,8 +51,8 @@ static inline bool driver_ready(void)
 /* True when `address` lies in some libcuda. Cost: a walk over the loaded objects. */
 bool driver_contains(const void *address);
 
-/* Binds to the libcuda in which `address` lies. False when it lies in no libcuda, or in another copy
- * of it than the one already bound. */
+/* Binds to the libcuda in which `address` lies. False when it lies in no libcuda, or in another
+ * copy of it than the one already bound. */
 bool driver_bind_from(const void *address);
 
 /* The hook that stands before the exact real function `real`; NULL when none does.

@@ -147,9 +147,9 @@ bool fence_after_context(struct context *context, uint64_t *fence_out)
     return recorded;
 }
 
-uint64_t fence_after_next_wait(const struct context *context)
+uint64_t fence_after_next_wait(struct context *context)
 {
-    uint32_t needed = __atomic_load_n(&context->waits_begun, __ATOMIC_SEQ_CST) + 1;
+    uint32_t needed = __atomic_add_fetch(&context->waits_needed, 1, __ATOMIC_SEQ_CST);
     return ((uint64_t)needed << 1) | 1;
 }
 

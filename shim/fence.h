@@ -1,7 +1,7 @@
 /* fence.h - fences: numbers that stand for "all this GPU work has finished".
  *
- * A fence is an event of the driver, kept for reuse per context; or the promise of the next wait of a
- * free. The pool asks for them through backing.h.
+ * A fence is an event of the driver, kept for reuse per context; or the promise of the next wait of
+ * a free. The pool asks for them through backing.h.
  *
  * Lock: fence_lock guards the table of events; innermost, never held across a driver call.
  */
@@ -20,12 +20,12 @@
 CUresult fence_after_stream(struct context *context, CUstream stream, bool ptsz,
                             uint64_t *fence_out);
 
-/* A fence after all work submitted so far to `context`, which is current. False where the driver has
- * no cuCtxRecordEvent, a capture runs, or it fails: wait instead. Cost: 0.2 us. */
+/* A fence after all work submitted so far to `context`, which is current. False where the driver
+ * has no cuCtxRecordEvent, a capture runs, or it fails: wait instead. Cost: 0.2 us. */
 bool fence_after_context(struct context *context, uint64_t *fence_out);
 
 /* A fence that passes when a wait_as_free() that begins after this call has succeeded. */
-uint64_t fence_after_next_wait(const struct context *context);
+uint64_t fence_after_next_wait(struct context *context);
 
 /* As backing.h says; self is the context. */
 enum backing_fence_state fence_poll(void *self, uint64_t fence);

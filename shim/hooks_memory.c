@@ -170,14 +170,6 @@ static CUresult free_refuse(struct device *device)
     return result;
 }
 
-/* The budget is kept here because a native free waits for the GPU, and giving memory back may, too.
- */
-static void pool_trim_excess(struct pool *pool)
-{
-    if (pool_excess_bytes(pool) > 0)
-        pool_trim(pool, UINT64_MAX);
-}
-
 /* Frees a block that is ours to free, after the wait of a native free. */
 static CUresult free_waiting(struct context *owner, CUcontext current,
                              const struct pool_block *block)
@@ -193,8 +185,8 @@ static CUresult free_waiting(struct context *owner, CUcontext current,
         pool_free_pend(block, POOL_NO_STREAM, fence_after_next_wait(owner));
         return CUDA_SUCCESS;
     }
-    pool_free_finish(block);
-    pool_trim_excess(block->pool);
+    if (pool_free_finish(block) > 0) /* here, since a native free waits for the GPU as well */
+        pool_trim(block->pool, UINT64_MAX);
     return CUDA_SUCCESS;
 }
 

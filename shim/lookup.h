@@ -2,8 +2,8 @@
 #ifndef VRAMALLOC_SHIM_LOOKUP_H
 #define VRAMALLOC_SHIM_LOOKUP_H
 
-/* The dlsym that the program would use without us: libc's, or that of another preloaded object behind
- * us. NULL before lookup_init(). Used by the assembly entry, hence the plain name. */
+/* The dlsym that the program would use without us: libc's, or that of another preloaded object
+ * behind us. NULL before lookup_init(). Used by the assembly entry, hence the plain name. */
 extern void *(*lookup_real_dlsym_pointer)(void *handle, const char *name);
 
 /* Finds it. Idempotent, any thread, callable before constructors have run. Returns it. */

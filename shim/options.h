@@ -1,7 +1,8 @@
 /* options.h - the settings in force, parsed once from the environment.
  *
  * What it leaves out: any meaning of a setting. Lock: none; options_load() is called once, before
- * any other thread can read them. A bad value costs one line on stderr and is replaced by its default.
+ * any other thread can read them. A bad value costs one line on stderr and is replaced by its
+ * default.
  */
 #ifndef VRAMALLOC_SHIM_OPTIONS_H
 #define VRAMALLOC_SHIM_OPTIONS_H
@@ -17,11 +18,11 @@ struct option_size {
 };
 
 struct options {
-#define OPTION_CHOICE(field, NAME, def, choices, help)     const char *field;
-#define OPTION_BOOL(field, NAME, def, help)                bool field;
-#define OPTION_SIZE(field, NAME, def, help)                struct option_size field;
-#define OPTION_PERCENT(field, NAME, def, low, high, help)  uint32_t field;
-#define OPTION_PATH(field, NAME, def, help)                char field[PATH_MAX];
+#define OPTION_CHOICE(field, NAME, def, choices, help)    const char *field;
+#define OPTION_BOOL(field, NAME, def, help)               bool field;
+#define OPTION_SIZE(field, NAME, def, help)               struct option_size field;
+#define OPTION_PERCENT(field, NAME, def, low, high, help) uint32_t field;
+#define OPTION_PATH(field, NAME, def, help)               char field[PATH_MAX];
 #include "options.def"
 #undef OPTION_CHOICE
 #undef OPTION_BOOL

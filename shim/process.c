@@ -28,7 +28,6 @@ bool process_is_orphan;
 
 static bool pool_made;
 static uint64_t start_ns;
-static uint64_t start_ticks;
 
 static void child_after_fork(void)
 {
@@ -44,20 +43,12 @@ void process_start(void)
         options_print();
     pthread_atfork(NULL, NULL, child_after_fork);
     start_ns = clock_ns();
-    start_ticks = clock_ticks();
     errno = saved_errno;
 }
 
 void process_pool_made(void)
 {
     __atomic_store_n(&pool_made, true, __ATOMIC_RELAXED);
-}
-
-/* Nanoseconds in a tick, from both clocks since the start. */
-static double tick_ns(uint64_t elapsed_ns)
-{
-    uint64_t ticks = clock_ticks() - start_ticks;
-    return ticks > 0 ? (double)elapsed_ns / (double)ticks : 0.0;
 }
 
 __attribute__((destructor)) static void process_end(void)
@@ -67,7 +58,7 @@ __attribute__((destructor)) static void process_end(void)
     if (start_ns == 0 || !process_serves())
         return;
     uint64_t elapsed_ns = clock_ns() - start_ns;
-    size_t count = devices_collect(tick_ns(elapsed_ns), rows, DEVICES_MAX);
+    size_t count = devices_collect(rows, DEVICES_MAX);
     if (count > 0) {
         struct report report = {.pid = getpid(),
                                 .seconds = (double)elapsed_ns / 1e9,

@@ -12,8 +12,8 @@ void process_pool_made(void);
 
 extern bool process_is_orphan; /* read through process_serves() */
 
-/* False in a child forked after the first pool was made: memory and locks are its parent's, the driver
- * does not work there, and every call goes straight to the driver's own answer. */
+/* False in a child forked after the first pool was made: memory and locks are its parent's, the
+ * driver does not work there, and every call goes straight to the driver's own answer. */
 static inline bool process_serves(void)
 {
     return !__builtin_expect(__atomic_load_n(&process_is_orphan, __ATOMIC_RELAXED), 0);

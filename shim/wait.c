@@ -96,11 +96,19 @@ static void wait_record(struct context *context, uint32_t turn)
     }
 }
 
+/* Waits are numbered only while somebody needs to know: context.waits_needed is the newest number
+ * that a fence waits for. */
+static uint32_t wait_number(struct context *context)
+{
+    uint32_t needed = __atomic_load_n(&context->waits_needed, __ATOMIC_SEQ_CST);
+    return needed == __atomic_load_n(&context->waits_ended, __ATOMIC_RELAXED) ? 0 : needed;
+}
+
 CUresult wait_as_free(struct context *context, CUcontext current, bool *later_out)
 {
     CUresult result;
-    uint32_t turn = __atomic_add_fetch(&context->waits_begun, 1, __ATOMIC_SEQ_CST);
-    uint64_t begin_ticks = clock_ticks();
+    uint32_t number = wait_number(context);
+    uint64_t begin_ns = clock_coarse_ns();
     *later_out = false;
     if (!device_reached_from_outside(context->device) && capture_gate_enter()) {
         result = context_synchronize(context, current);
@@ -108,11 +116,16 @@ CUresult wait_as_free(struct context *context, CUcontext current, bool *later_ou
     } else {
         result = barrier_wait(context, current, later_out);
     }
+    uint64_t waited_ns = clock_coarse_ns() - begin_ns;
+    if (waited_ns > 0)
+        DEVICE_COUNT(context->device, free_wait_ns, waited_ns);
+    if (result == CUDA_SUCCESS) {
+        if (number != 0 && !*later_out)
+            wait_record(context, number);
+        return result;
+    }
     DEVICE_COUNT(context->device, free_waits, 1);
-    DEVICE_COUNT(context->device, free_wait_ns, clock_ticks() - begin_ticks);
-    if (result == CUDA_SUCCESS && !*later_out)
-        wait_record(context, turn);
-    else if (error_lasts(result))
+    if (error_lasts(result))
         __atomic_store_n(&context->faulted, true, __ATOMIC_RELAXED);
     return result;
 }
