@@ -270,6 +270,8 @@ uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_byt
     pthread_mutex_lock(&pool->lock);
     if (!pool->closed && keep_bytes == 0)
         slab_flush(pool);
+    uint64_t idle_bytes = pool->stats.idle_segment_bytes; /* what becomes idle meanwhile may stay */
+    want_bytes = want_bytes < idle_bytes ? want_bytes : idle_bytes;
     while (one > 0 && released < want_bytes) {
         one = segment_release_one(pool, keep_bytes);
         released += one;

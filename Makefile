@@ -1,0 +1,178 @@
+# vramalloc - make help lists the targets.
+
+BUILD   ?= build
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
+PREFIX  ?= /usr/local
+CFLAGS  ?= -O2 -g
+VERSION := 0.1.0
+
+# Where cuda.h is: $CUDA_HOME, beside nvcc, the usual place, or what scripts/setup fetched.
+NVCC          := $(shell command -v nvcc 2>/dev/null)
+CUDA_PLACES   := $(CUDA_HOME) $(if $(NVCC),$(realpath $(dir $(realpath $(NVCC)))..)) /usr/local/cuda build/cuda
+CUDA_ROOT     := $(firstword $(foreach p,$(CUDA_PLACES),$(if $(wildcard $(p)/include/cuda.h),$(p))))
+CUDA_ROOT     := $(if $(CUDA_ROOT),$(CUDA_ROOT),build/cuda)
+CUDA_INCLUDE  := $(CUDA_ROOT)/include
+CUDA_LIB      := $(firstword $(wildcard $(CUDA_ROOT)/lib64 $(CUDA_ROOT)/lib) $(CUDA_ROOT)/lib)
+
+ARCH     := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+WARNINGS := -Wall -Wextra -Werror -Wconversion -Wshadow -Wstrict-prototypes
+BASE     := -std=gnu11 $(WARNINGS) -MMD -MP
+LIBRARY  := $(BUILD)/libvramalloc.so
+
+# glibc before 2.34 keeps these apart from libc.
+LIBC_PARTS := $(shell echo '__GLIBC__ __GLIBC_MINOR__' | $(CC) -E -P -include features.h - 2>/dev/null | \
+                awk 'END { if ($$1 == 2 && $$2 < 34) print "-lpthread -ldl" }')
+
+POOL_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard pool/*.c))
+SHIM_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard shim/*.c)) $(BUILD)/obj/shim/dlsym_$(ARCH).o
+SIM_OBJECTS  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/sim/*.c))
+RUN_OBJECTS  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/runtime/*.c))
+REPORT_OBJECTS := $(patsubst %,$(BUILD)/obj/shim/%.o,report report_text report_json report_path options log units)
+
+UNIT_HELPERS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)) \
+                  tools/replay/trace.c tools/replay/card.c)
+UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
+SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
+                 $(BUILD)/sim/libcudart_static.a
+
+.PHONY: all library tools sim victims setup check demo asan ubsan tsan coverage tidy format format-check \
+        gpu-check gpu-bench gpu-build install uninstall clean help
+.DEFAULT_GOAL := all
+
+all: library tools ## build the library and the tools
+library: $(LIBRARY)
+tools: $(BUILD)/vramalloc-replay
+sim: $(SIM_LIBRARIES)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# --- objects ----------------------------------------------------------------------------------
+
+$(BUILD)/obj/pool/%.o: pool/%.c
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) -fPIC -fvisibility=hidden -c -o $@ $<
+
+$(BUILD)/obj/shim/%.o: shim/%.c | $(CUDA_INCLUDE)/cuda.h
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -isystem $(CUDA_INCLUDE) -c -o $@ $<
+
+$(BUILD)/obj/shim/%.o: shim/%.S
+	@mkdir -p $(@D)
+	$(CC) -c -o $@ $<
+
+$(BUILD)/obj/tests/%.o: tests/%.c | $(CUDA_INCLUDE)/cuda.h
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) -fPIC -isystem $(CUDA_INCLUDE) -c -o $@ $<
+
+$(BUILD)/obj/tools/%.o: tools/%.c
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) -c -o $@ $<
+
+$(CUDA_INCLUDE)/cuda.h:
+	@scripts/setup
+
+# --- the library --------------------------------------------------------------------------------
+
+$(BUILD)/exports.map: shim/hooks.def scripts/exports
+	@mkdir -p $(@D)
+	scripts/exports --map > $@
+
+$(LIBRARY): $(POOL_OBJECTS) $(SHIM_OBJECTS) $(BUILD)/exports.map
+	$(CC) $(CFLAGS) -shared -o $@ $(POOL_OBJECTS) $(SHIM_OBJECTS) $(LIBC_PARTS) \
+	    -Wl,--version-script=$(BUILD)/exports.map -Wl,--no-undefined -Wl,-z,relro,-z,now,-z,nodelete
+
+# --- tools -----------------------------------------------------------------------------------------
+
+$(BUILD)/vramalloc-replay: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/replay/*.c)) $(POOL_OBJECTS)
+	$(CC) $(CFLAGS) -o $@ $^ -lz -lpthread
+
+# --- the simulated driver and the stand-in runtime --------------------------------------------------
+
+$(BUILD)/sim/libcuda.so.1: $(SIM_OBJECTS) tests/sim/libcuda.map
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -o $@ $(SIM_OBJECTS) -Wl,-soname,libcuda.so.1 \
+	    -Wl,--version-script=tests/sim/libcuda.map -Wl,-Bsymbolic $(LIBC_PARTS) -lpthread
+	ln -sf libcuda.so.1 $(@D)/libcuda.so
+
+$(BUILD)/sim/libcudart.so.%: $(RUN_OBJECTS) tests/runtime/libcudart.%.map
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -o $@ $(RUN_OBJECTS) -Wl,-soname,libcudart.so.$* \
+	    -Wl,--version-script=tests/runtime/libcudart.$*.map -Wl,-Bsymbolic $(LIBC_PARTS)
+	ln -sf libcudart.so.13 $(@D)/libcudart.so
+
+$(BUILD)/sim/libcudart_static.a: $(RUN_OBJECTS)
+	@mkdir -p $(@D)
+	rm -f $@
+	ar rcs $@ $^
+
+# --- unit tests ---------------------------------------------------------------------------------------
+
+$(BUILD)/unit/test_sim%: $(BUILD)/obj/tests/unit/test_sim%.o $(SIM_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -o $@ $^ -lcmocka -lpthread $(LIBC_PARTS)
+
+$(BUILD)/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_HELPERS) $(POOL_OBJECTS) $(REPORT_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -o $@ $^ -lcmocka -lz -lpthread
+
+# --- checks ----------------------------------------------------------------------------------------------
+
+-include tests/victims/victims.mk
+
+setup: ## install what is needed (apt, pip); quick when all is there
+	@scripts/setup
+
+check: setup ## run every test that needs no GPU
+	@scripts/check
+
+demo: setup ## show the library at work
+	@$(MAKE) --no-print-directory -s library sim
+	@demo/run
+
+asan: setup ## units and victims under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/sanitize address,undefined
+
+ubsan: asan ## the same as asan: both run together
+
+tsan: setup ## threaded units and victims under ThreadSanitizer
+	@scripts/sanitize thread
+
+coverage: setup ## line coverage of pool/ and shim/ by the units and victims
+	@scripts/coverage
+
+tidy: setup ## clang-tidy over pool/ and shim/
+	clang-tidy --quiet $(wildcard pool/*.c shim/*.c) -- -std=gnu11 -isystem $(CUDA_INCLUDE)
+
+SOURCES := $(wildcard pool/*.[ch] shim/*.[ch] tests/*/*.[ch] tools/*/*.[ch] demo/*.[ch])
+format: ## clang-format every source file in place
+	clang-format -i $(SOURCES)
+format-check:
+	clang-format --dry-run -Werror $(SOURCES)
+
+# --- on a machine with a GPU ----------------------------------------------------------------------------
+
+gpu-build: library ## build the programs for a real GPU (needs nvcc)
+	@tests/gpu/build
+gpu-check: library ## real programs with and without the library, on a real GPU: one table
+	@tests/gpu/check
+gpu-bench: library ## what allocations cost with and without the library, on a real GPU
+	@tests/gpu/bench
+
+# --- installing -------------------------------------------------------------------------------------------
+
+install: all ## copy library, launcher and tools to PREFIX
+	install -D -m 755 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libvramalloc.so
+	install -D -m 755 scripts/vramalloc $(DESTDIR)$(PREFIX)/bin/vramalloc
+	install -D -m 755 $(BUILD)/vramalloc-replay $(DESTDIR)$(PREFIX)/bin/vramalloc-replay
+
+uninstall: ## remove them
+	rm -f $(DESTDIR)$(PREFIX)/lib/libvramalloc.so $(DESTDIR)$(PREFIX)/bin/vramalloc \
+	    $(DESTDIR)$(PREFIX)/bin/vramalloc-replay
+
+clean: ## remove build products
+	rm -rf $(BUILD)
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,230 @@
+/* card.c - the driver's packing rule and costs. See card.h.
+ *
+ * Small blocks: first fit at 512-byte steps in 2 MiB pages; a page remembers the longest run it may
+ * still hold, so full pages are skipped; pages with room are in a list.
+ */
+#include "card.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_BYTES      ((uint64_t)2 << 20)
+#define STEP_BYTES      ((uint64_t)512)
+#define SMALL_MAX_BYTES ((uint64_t)1 << 20)
+#define MIB             ((double)(1 << 20))
+
+enum { STEPS = 4096, WORDS = STEPS / 64 };
+
+struct small_page {
+    uint64_t used[WORDS];
+    uint32_t used_steps;
+    uint32_t longest_hint; /* no free run is longer than this */
+    bool present;
+};
+
+struct card {
+    uint64_t capacity_bytes;
+    uint64_t used_bytes;
+    uint64_t peak_bytes;
+    uint64_t next_address;
+    uint64_t calls;
+    double time_ns;
+    struct small_page *pages; /* small pages; addresses from SMALL_BASE up */
+    uint32_t page_count;
+    uint32_t page_capacity;
+};
+
+#define SMALL_BASE ((uint64_t)1 << 40) /* small blocks; above, addresses are never used twice */
+#define LARGE_BASE ((uint64_t)1 << 44)
+
+/* Microseconds by size, measured; between the points linear in the size. */
+struct cost_point {
+    double mib, alloc_us, free_us;
+};
+static const struct cost_point costs[] = {{0, 46, 38},    {8, 45, 43},       {64, 56, 88},
+                                          {512, 104, 315}, {4096, 497, 1982}};
+enum { COST_POINTS = sizeof(costs) / sizeof(costs[0]) };
+static const double small_alloc_ns = 1250, small_free_ns = 1250, async_call_ns = 3150;
+
+static double cost_ns(uint64_t bytes, bool is_free)
+{
+    double mib = (double)bytes / MIB;
+    int i = 1;
+    while (i < COST_POINTS - 1 && mib > costs[i].mib)
+        i++;
+    const struct cost_point *low = &costs[i - 1], *high = &costs[i];
+    double from = is_free ? low->free_us : low->alloc_us;
+    double to = is_free ? high->free_us : high->alloc_us;
+    return 1000.0 * (from + (to - from) * (mib - low->mib) / (high->mib - low->mib));
+}
+
+struct card *card_create(uint64_t capacity_bytes)
+{
+    struct card *card = calloc(1, sizeof(*card));
+    if (card != NULL) {
+        card->capacity_bytes = capacity_bytes;
+        card->next_address = LARGE_BASE;
+    }
+    return card;
+}
+
+void card_destroy(struct card *card)
+{
+    free(card->pages);
+    free(card);
+}
+
+static bool card_take(struct card *card, uint64_t bytes)
+{
+    if (bytes > card->capacity_bytes || card->used_bytes > card->capacity_bytes - bytes)
+        return false;
+    card->used_bytes += bytes;
+    if (card->used_bytes > card->peak_bytes)
+        card->peak_bytes = card->used_bytes;
+    return true;
+}
+
+static bool step_used(const struct small_page *page, uint32_t step)
+{
+    return (page->used[step / 64] >> (step % 64) & 1) != 0;
+}
+
+static void steps_mark(struct small_page *page, uint32_t first, uint32_t count, bool used)
+{
+    for (uint32_t step = first; step < first + count; step++) {
+        uint64_t bit = (uint64_t)1 << (step % 64);
+        page->used[step / 64] = used ? page->used[step / 64] | bit : page->used[step / 64] & ~bit;
+    }
+    page->used_steps = used ? page->used_steps + count : page->used_steps - count;
+}
+
+/* First fit. Returns STEPS when no run of `count` is free, and learns the longest. */
+static uint32_t steps_find(struct small_page *page, uint32_t count)
+{
+    uint32_t run = 0, longest = 0;
+    for (uint32_t step = 0; step < STEPS; step++) {
+        run = step_used(page, step) ? 0 : run + 1;
+        if (run == count)
+            return step + 1 - count;
+        if (run > longest)
+            longest = run;
+    }
+    page->longest_hint = longest;
+    return STEPS;
+}
+
+static bool small_page_add(struct card *card, uint32_t *index_out)
+{
+    uint32_t index = 0;
+    while (index < card->page_count && card->pages[index].present)
+        index++;
+    if (index == card->page_capacity) {
+        uint32_t capacity = card->page_capacity != 0 ? card->page_capacity * 2 : 64;
+        struct small_page *grown = realloc(card->pages, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return false;
+        card->pages = grown;
+        card->page_capacity = capacity;
+    }
+    if (!card_take(card, PAGE_BYTES))
+        return false;
+    if (index == card->page_count)
+        card->page_count++;
+    memset(&card->pages[index], 0, sizeof(card->pages[index]));
+    card->pages[index].present = true;
+    card->pages[index].longest_hint = STEPS;
+    *index_out = index;
+    return true;
+}
+
+static bool small_allocate(struct card *card, uint64_t bytes, uint64_t *address_out)
+{
+    uint32_t count = (uint32_t)((bytes + STEP_BYTES - 1) / STEP_BYTES);
+    uint32_t index = 0, first = STEPS;
+    for (; index < card->page_count && first == STEPS; index++)
+        if (card->pages[index].present && card->pages[index].longest_hint >= count)
+            first = steps_find(&card->pages[index], count);
+    if (first != STEPS) {
+        index--;
+        card->time_ns += small_alloc_ns;
+    } else {
+        if (!small_page_add(card, &index))
+            return false;
+        first = 0;
+        card->time_ns += cost_ns(bytes, false);
+    }
+    steps_mark(&card->pages[index], first, count, true);
+    *address_out = SMALL_BASE + index * PAGE_BYTES + first * STEP_BYTES;
+    return true;
+}
+
+static void small_release(struct card *card, uint64_t address, uint64_t bytes)
+{
+    uint32_t index = (uint32_t)((address - SMALL_BASE) / PAGE_BYTES);
+    uint32_t first = (uint32_t)((address - SMALL_BASE) % PAGE_BYTES / STEP_BYTES);
+    struct small_page *page = &card->pages[index];
+    steps_mark(page, first, (uint32_t)((bytes + STEP_BYTES - 1) / STEP_BYTES), false);
+    page->longest_hint = STEPS;
+    if (page->used_steps == 0) {
+        page->present = false;
+        card->used_bytes -= PAGE_BYTES;
+        card->time_ns += cost_ns(bytes, true);
+    } else {
+        card->time_ns += small_free_ns;
+    }
+}
+
+static uint64_t large_bytes(uint64_t bytes)
+{
+    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+bool card_allocate(struct card *card, uint64_t bytes, uint64_t *address_out)
+{
+    card->calls++;
+    if (bytes <= SMALL_MAX_BYTES)
+        return small_allocate(card, bytes, address_out);
+    if (bytes > UINT64_MAX - PAGE_BYTES || !card_take(card, large_bytes(bytes)))
+        return false;
+    *address_out = card->next_address;
+    card->next_address += large_bytes(bytes);
+    card->time_ns += cost_ns(bytes, false);
+    return true;
+}
+
+void card_release(struct card *card, uint64_t address, uint64_t bytes)
+{
+    card->calls++;
+    if (address < LARGE_BASE) {
+        small_release(card, address, bytes);
+        return;
+    }
+    card->used_bytes -= large_bytes(bytes);
+    card->time_ns += cost_ns(bytes, true);
+}
+
+void card_charge_async(struct card *card)
+{
+    card->calls++;
+    card->time_ns += async_call_ns;
+}
+
+uint64_t card_used_bytes(const struct card *card)
+{
+    return card->used_bytes;
+}
+
+uint64_t card_peak_bytes(const struct card *card)
+{
+    return card->peak_bytes;
+}
+
+uint64_t card_calls(const struct card *card)
+{
+    return card->calls;
+}
+
+double card_time_ns(const struct card *card)
+{
+    return card->time_ns;
+}

@@ -1,0 +1,229 @@
+/* trace.c - reads allocation traces. See trace.h.
+ *
+ * Each life of a pointer becomes one block number, so that a replay needs no look-up. Pointers that
+ * live at the moment are kept in an open-addressing hash table.
+ */
+#include "trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { LINE_BYTES = 1024, COLUMNS = 6 };
+enum { COLUMN_ACTION = 2, COLUMN_POINTER = 3, COLUMN_SIZE = 4, COLUMN_STREAM = 5 };
+
+struct live {
+    uint64_t pointer; /* 0: empty */
+    uint64_t bytes;
+    uint32_t block;
+};
+
+/* Open addressing with backward-shift deletion; capacity is a power of two. */
+struct live_table {
+    struct live *slots;
+    size_t capacity;
+    size_t used;
+};
+
+struct loader {
+    struct trace *trace;
+    size_t events_capacity;
+    struct live_table live;
+    struct trace_error *error;
+    size_t line;
+};
+
+static bool load_fail(struct loader *loader, const char *reason)
+{
+    loader->error->line = loader->line;
+    snprintf(loader->error->reason, sizeof(loader->error->reason), "%s", reason);
+    return false;
+}
+
+static size_t live_home(const struct live_table *table, uint64_t pointer)
+{
+    return (size_t)((pointer * UINT64_C(0x9E3779B97F4A7C15)) >> 20) & (table->capacity - 1);
+}
+
+static struct live *live_find(struct live_table *table, uint64_t pointer)
+{
+    size_t i = live_home(table, pointer);
+    while (table->slots[i].pointer != 0 && table->slots[i].pointer != pointer)
+        i = (i + 1) & (table->capacity - 1);
+    return &table->slots[i];
+}
+
+static bool live_grow(struct live_table *table)
+{
+    struct live_table bigger = {.capacity = table->capacity != 0 ? table->capacity * 2 : 1024,
+                                .used = table->used};
+    bigger.slots = calloc(bigger.capacity, sizeof(*bigger.slots));
+    if (bigger.slots == NULL)
+        return false;
+    for (size_t i = 0; i < table->capacity; i++)
+        if (table->slots[i].pointer != 0)
+            *live_find(&bigger, table->slots[i].pointer) = table->slots[i];
+    free(table->slots);
+    *table = bigger;
+    return true;
+}
+
+static void live_remove(struct live_table *table, struct live *slot)
+{
+    size_t hole = (size_t)(slot - table->slots);
+    size_t mask = table->capacity - 1;
+    for (size_t i = (hole + 1) & mask; table->slots[i].pointer != 0; i = (i + 1) & mask) {
+        size_t home = live_home(table, table->slots[i].pointer);
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            table->slots[hole] = table->slots[i];
+            hole = i;
+        }
+    }
+    table->slots[hole].pointer = 0;
+    table->used--;
+}
+
+static bool event_add(struct loader *loader, struct trace_event event)
+{
+    struct trace *trace = loader->trace;
+    if (trace->event_count == loader->events_capacity) {
+        size_t capacity = loader->events_capacity != 0 ? loader->events_capacity * 2 : 4096;
+        struct trace_event *grown = realloc(trace->events, capacity * sizeof(*grown));
+        if (grown == NULL)
+            return load_fail(loader, "out of memory");
+        trace->events = grown;
+        loader->events_capacity = capacity;
+    }
+    trace->events[trace->event_count++] = event;
+    return true;
+}
+
+static bool number_parse(const char *text, int base, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    if (text[0] == '\0' || text[0] == '-' || text[0] == '+')
+        return false;
+    *out = strtoull(text, &end, base);
+    return errno == 0 && *end == '\0';
+}
+
+static bool allocate_add(struct loader *loader, uint64_t pointer, uint64_t bytes, uint64_t stream)
+{
+    if (bytes == 0 || pointer == 0)
+        return true; /* nothing was allocated */
+    if ((loader->live.used + 1) * 2 > loader->live.capacity && !live_grow(&loader->live))
+        return load_fail(loader, "out of memory");
+    struct live *slot = live_find(&loader->live, pointer);
+    if (slot->pointer != 0)
+        return load_fail(loader, "allocates a pointer that is still live");
+    if (loader->trace->block_count == UINT32_MAX)
+        return load_fail(loader, "more than 4294967295 allocations");
+    uint32_t block = (uint32_t)loader->trace->block_count++;
+    *slot = (struct live){.pointer = pointer, .bytes = bytes, .block = block};
+    loader->live.used++;
+    return event_add(loader,
+                     (struct trace_event){.bytes = bytes, .stream = stream, .block = block});
+}
+
+static bool free_add(struct loader *loader, uint64_t pointer, uint64_t stream)
+{
+    struct live *slot = loader->live.capacity != 0 ? live_find(&loader->live, pointer) : NULL;
+    if (slot == NULL || slot->pointer == 0 || pointer == 0) {
+        loader->trace->foreign_frees++;
+        return true;
+    }
+    struct trace_event event = {
+        .bytes = slot->bytes, .stream = stream, .block = slot->block, .is_free = true};
+    live_remove(&loader->live, slot);
+    return event_add(loader, event);
+}
+
+static bool line_split(char *line, char *columns[COLUMNS])
+{
+    for (int i = 0; i < COLUMNS; i++) {
+        columns[i] = line;
+        char *comma = strchr(line, ',');
+        if ((comma == NULL) != (i == COLUMNS - 1))
+            return false;
+        if (comma != NULL) {
+            *comma = '\0';
+            line = comma + 1;
+        }
+    }
+    return true;
+}
+
+static bool line_load(struct loader *loader, char *line)
+{
+    char *columns[COLUMNS];
+    uint64_t pointer, bytes, stream = 0;
+    if (line[0] == '\0')
+        return true;
+    if (!line_split(line, columns))
+        return load_fail(loader, "expected 6 columns: Thread,Time,Action,Pointer,Size,Stream");
+    if (loader->line == 1 && strcmp(columns[0], "Thread") == 0)
+        return true;
+    if (!number_parse(columns[COLUMN_POINTER], 16, &pointer))
+        return load_fail(loader, "the pointer is not a hexadecimal number");
+    if (!number_parse(columns[COLUMN_SIZE], 10, &bytes))
+        return load_fail(loader, "the size is not a number of bytes");
+    if (strcmp(columns[COLUMN_STREAM], "-") != 0) {
+        if (!number_parse(columns[COLUMN_STREAM], 0, &stream) || stream == UINT64_MAX)
+            return load_fail(loader, "the stream is neither \"-\" nor a number");
+        stream++;
+    }
+    if (strcmp(columns[COLUMN_ACTION], "allocate") == 0)
+        return allocate_add(loader, pointer, bytes, stream);
+    if (strcmp(columns[COLUMN_ACTION], "free") == 0)
+        return free_add(loader, pointer, stream);
+    if (strcmp(columns[COLUMN_ACTION], "allocate failure") == 0)
+        return true;
+    return load_fail(loader, "the action is neither \"allocate\" nor \"free\"");
+}
+
+static bool lines_load(struct loader *loader, gzFile file)
+{
+    char line[LINE_BYTES];
+    while (gzgets(file, line, sizeof(line)) != NULL) {
+        loader->line++;
+        size_t length = strcspn(line, "\r\n");
+        if (line[length] == '\0' && length == sizeof(line) - 1)
+            return load_fail(loader, "the line is too long");
+        line[length] = '\0';
+        if (!line_load(loader, line))
+            return false;
+    }
+    int code;
+    gzerror(file, &code);
+    loader->line++;
+    if (code != Z_OK && code != Z_STREAM_END)
+        return load_fail(loader, "the file is damaged or cut short");
+    loader->line = 0;
+    return loader->trace->event_count > 0 || load_fail(loader, "the file has no events");
+}
+
+bool trace_load(const char *path, struct trace *trace, struct trace_error *error)
+{
+    struct loader loader = {.trace = trace, .error = error};
+    *trace = (struct trace){0};
+    gzFile file = gzopen(path, "rb");
+    if (file == NULL)
+        return load_fail(&loader, strerror(errno));
+    gzbuffer(file, 256 << 10);
+    bool loaded = lines_load(&loader, file);
+    gzclose(file);
+    free(loader.live.slots);
+    if (!loaded)
+        trace_free(trace);
+    return loaded;
+}
+
+void trace_free(struct trace *trace)
+{
+    free(trace->events);
+    *trace = (struct trace){0};
+}

@@ -1,0 +1,39 @@
+/* trace.h - allocation traces: the CSV that RMM's replay benchmark reads, plain or gzip'd.
+ *
+ * Columns: Thread,Time,Action,Pointer,Size,Stream. Action is allocate or free; Stream is "-" for
+ * cudaMalloc and cudaFree, else a stream handle. RMM's own logs (allocate failure lines, clock times)
+ * are read as well.
+ *
+ * What it leaves out: replaying. Lock: none; a loaded trace is read-only.
+ */
+#ifndef VRAMALLOC_REPLAY_TRACE_H
+#define VRAMALLOC_REPLAY_TRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct trace_event {
+    uint64_t bytes;  /* of the block: also on its free */
+    uint64_t stream; /* 0: not stream-ordered; else the handle + 1 */
+    uint32_t block;  /* 0 .. trace.block_count - 1: one life of one pointer */
+    bool is_free;
+};
+
+struct trace {
+    struct trace_event *events;
+    size_t event_count;
+    size_t block_count;
+    size_t foreign_frees; /* frees of pointers the trace never allocated: left out */
+};
+
+struct trace_error {
+    size_t line; /* from 1; 0: not about a line */
+    char reason[160];
+};
+
+/* Loads a whole trace. True: trace_free() it later. False: *error says where and why. */
+bool trace_load(const char *path, struct trace *trace, struct trace_error *error);
+void trace_free(struct trace *trace);
+
+#endif
