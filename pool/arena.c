@@ -183,11 +183,6 @@ static uint64_t budget_bytes_locked(const struct pool *pool)
     return peak + peak / 100 * pool->config.slack_percent + ARENA_IDLE_FLOOR_BYTES;
 }
 
-bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes)
-{
-    return pool->stats.backed_bytes + bytes <= budget_bytes_locked(pool);
-}
-
 uint64_t arena_excess_locked(const struct pool *pool)
 {
     const struct pool_stats *stats = &pool->stats;
@@ -198,19 +193,15 @@ uint64_t arena_excess_locked(const struct pool *pool)
     return over < stats->idle_segment_bytes ? over : stats->idle_segment_bytes;
 }
 
-/* The largest idle segment of at most `over_bytes`; else the smallest idle one. */
-static struct segment *segment_choose(const struct pool *pool, uint64_t over_bytes)
+/* The segment that has been idle for longest: what was in use a moment ago will be asked for again.
+ */
+static struct segment *segment_choose(const struct pool *pool)
 {
-    struct segment *under = NULL, *smallest = NULL;
-    for (struct segment *s = pool->segments; s != NULL; s = s->next) {
-        if (buddy_segment_idle(s) == NULL)
-            continue;
-        if (s->bytes <= over_bytes && (under == NULL || s->bytes > under->bytes))
-            under = s;
-        if (smallest == NULL || s->bytes < smallest->bytes)
-            smallest = s;
-    }
-    return under != NULL ? under : smallest;
+    struct segment *oldest = NULL;
+    for (struct segment *s = pool->segments; s != NULL; s = s->next)
+        if (buddy_segment_idle(s) != NULL && (oldest == NULL || s->idle_since < oldest->idle_since))
+            oldest = s;
+    return oldest;
 }
 
 /* Takes an idle segment away from everybody: no address of it is the pool's any more. */
@@ -249,10 +240,9 @@ static void segment_settle_locked(struct pool *pool, struct segment *segment, bo
  * none was released. The lock is held on entry and on return, not in between. */
 static uint64_t segment_release_one(struct pool *pool, uint64_t keep_bytes)
 {
-    uint64_t idle_bytes = pool->stats.idle_segment_bytes;
-    if (pool->closed || idle_bytes <= keep_bytes)
+    if (pool->closed || pool->stats.idle_segment_bytes <= keep_bytes)
         return 0;
-    struct segment *segment = segment_choose(pool, idle_bytes - keep_bytes);
+    struct segment *segment = segment_choose(pool);
     if (segment == NULL)
         return 0;
     uint64_t address = segment->address, bytes = segment->bytes;

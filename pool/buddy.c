@@ -127,8 +127,10 @@ static void index_add(struct pool *pool, struct run *run)
     pool->index.filled[domain] |= (uint64_t)1 << order;
     pool->stats.free_runs++;
     pool->stats.run_free_bytes += run->pages * POOL_PAGE_BYTES;
-    if (run->pages == run->segment->pages)
+    if (run->pages == run->segment->pages) {
         pool->stats.idle_segment_bytes += run->segment->bytes;
+        run->segment->idle_since = ++pool->idle_clock;
+    }
 }
 
 static void index_remove(struct pool *pool, struct run *run)

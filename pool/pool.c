@@ -216,10 +216,9 @@ static void request_size(struct request *request)
 static struct run *run_take(struct pool *pool, uint64_t pages, bool relaxed)
 {
     bool large = pages > POOL_LARGE_BYTES / POOL_PAGE_BYTES;
-    bool spare_holes = !relaxed && arena_may_grow_locked(pool, pages * POOL_PAGE_BYTES);
     struct run *run = NULL;
     if (large)
-        run = buddy_take(pool, DOMAIN_LARGE, pages, spare_holes ? 2 * pages : UINT64_MAX);
+        run = buddy_take(pool, DOMAIN_LARGE, pages, relaxed ? UINT64_MAX : 2 * pages);
     if (run == NULL)
         run = buddy_take(pool, DOMAIN_SHARED, pages, UINT64_MAX);
     if (run == NULL && relaxed && !large)

@@ -128,9 +128,10 @@ enum pool_status pool_find(uint64_t address, struct pool_block *block_out);
 /* True when `address` lies in a segment of some pool. Lock-free, O(1), async-signal-safe. */
 bool pool_owns(uint64_t address);
 
-/* Releases wholly idle segments, largest first, until at most `keep_bytes` of idle memory is held.
- * Waits for the GPU if the backing does: call it only where the native call waits, or to avoid
- * failing. keep_bytes: UINT64_MAX means what slack_percent allows. Returns the bytes released. */
+/* Releases wholly idle segments, the longest idle first, until at most `keep_bytes` of idle memory
+ * is held. Waits for the GPU if the backing does: call it only where the native call waits, or to
+ * avoid failing. keep_bytes: UINT64_MAX means what slack_percent allows. Returns the bytes
+ * released. */
 uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes);
 
 /* Asks pending fences, without waiting, and frees the blocks behind those that have passed.

@@ -60,6 +60,7 @@ struct segment {
     enum domain domain;
     struct run **page_run; /* one entry a page; valid at the ends of runs */
     uint64_t *run_starts;  /* one bit a page */
+    uint64_t idle_since;   /* pool.idle_clock when it became idle; valid while idle */
     struct segment *next;  /* in use: the pool's list, newest first; else the spare records */
     struct segment *previous;
 };
@@ -132,6 +133,7 @@ struct pool {
     uint32_t empty_slabs;
     struct limbo limbo;
     uint64_t last_serial;
+    uint64_t idle_clock;      /* counts segments that became idle */
     uint64_t releasing_bytes; /* taken out of the map, not yet given back; counted as backed */
     uint32_t releases;        /* in flight */
     struct pool_stats stats;
@@ -206,9 +208,6 @@ uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_byt
 
 /* Idle bytes over what the slack allows. */
 uint64_t arena_excess_locked(const struct pool *pool);
-
-/* Whether `bytes` more may be held without having to be given back as idle memory later. */
-bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes);
 
 /* Forgets every segment, giving each back first if so wanted. Nobody else is inside. */
 void arena_end(struct pool *pool, bool release_segments);

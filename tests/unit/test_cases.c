@@ -1,0 +1,253 @@
+/* test_cases.c - what went wrong for users of other pools, by number, as far as the pool alone decides it.
+ * Each is a test of its kind: the sizes of the report and others around them.
+ */
+#include "unit.h"
+
+#include "../../pool/pool_internal.h"
+#include "sim_backing.h"
+
+#define MB ((uint64_t)1000000)
+
+static uint64_t held_after(struct sim_backing *sim, struct pool *pool)
+{
+    sim_backing_check(sim, pool);
+    return sim->held_bytes;
+}
+
+static void end(struct sim_backing *sim, struct pool *pool)
+{
+    pool_destroy(pool, true);
+    sim_backing_destroy(sim);
+}
+
+/* A size just above a power of two must not be rounded to the next. */
+static void case_01_waste_is_at_most_a_page(void **state)
+{
+    (void)state;
+    for (uint64_t top = MIB; top <= 64 * GIB; top *= 2) {
+        static const uint64_t over[] = {0, 1, 8, 4096, 65535};
+        for (int i = 0; i < 5; i++) {
+            struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+            struct pool *pool = sim_pool_create(sim, 0, 0);
+            struct pool_block block;
+            assert_int_equal(pool_find(sim_alloc(pool, top + over[i]), &block), POOL_OK);
+            assert_true(block.block_bytes - block.requested_bytes < POOL_PAGE_BYTES);
+            end(sim, pool);
+        }
+    }
+    struct sim_backing *sim = sim_backing_create(15 * GIB);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    for (int i = 0; i < 14; i++)
+        sim_alloc(pool, GIB + 8);
+    end(sim, pool);
+}
+
+/* Sizes that change a little each time: the same bytes are used again. */
+static void case_02_footprint_is_flat_after_the_first_round(void **state)
+{
+    (void)state;
+    static const uint64_t rounds[][3] = {{10 * MB, 11 * MB, 12 * MB},
+                                         {8 * MIB + 1, 8 * MIB + 1, 8 * MIB + 1},
+                                         {100 * MB, 101 * MB, 99 * MB},
+                                         {40 * KIB, 41 * KIB, 39 * KIB}};
+    for (int r = 0; r < 4; r++) {
+        struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+        struct pool *pool = sim_pool_create(sim, 0, 0);
+        uint64_t flat = 0;
+        for (int i = 0; i < 300; i++) {
+            for (int k = 0; k < 3; k++)
+                sim_free(sim_alloc(pool, rounds[r][k]));
+            pool_trim(pool, UINT64_MAX);
+            if (i == 1)
+                flat = held_after(sim, pool);
+        }
+        assert_int_equal(held_after(sim, pool), flat);
+        end(sim, pool);
+    }
+}
+
+/* Memory freed in one size serves another, to the whole of the limit. */
+static void case_03_a_limit_can_be_used_in_other_sizes(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct pool *pool = sim_pool_create(sim, 0, GIB);
+    sim_free(sim_alloc(pool, 512 * MIB));
+    sim_alloc(pool, 768 * MIB);
+    end(sim, pool);
+    for (uint64_t percent = 10; percent <= 45; percent += 5) {
+        sim = sim_backing_create(UINT64_MAX);
+        pool = sim_pool_create(sim, 0, GIB);
+        uint64_t part = GIB / 100 * percent;
+        uint64_t a = sim_alloc(pool, part);
+        sim_alloc(pool, part);
+        sim_free(a);
+        sim_alloc(pool, GIB / 100 * (98 - percent));
+        assert_true(sim->held_peak_bytes <= GIB);
+        end(sim, pool);
+    }
+}
+
+/* A small block must not settle in the large hole while there is another place. */
+static void case_04_the_large_hole_stays_whole(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(8 * GIB);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    sim_alloc(pool, GIB);
+    uint64_t large = sim_alloc(pool, 4 * GIB);
+    sim_free(large);
+    sim_alloc(pool, GIB);
+    sim_alloc(pool, GIB);
+    sim_alloc(pool, 4 * GIB);
+    sim_backing_check(sim, pool);
+    end(sim, pool);
+}
+
+/* Three times the same sequence, empty in between: each run is identical, and nothing is left behind. */
+static void case_05_every_run_is_the_first(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    static uint64_t block[3][500];
+    struct pool_stats stats;
+    for (int run = 0; run < 3; run++) {
+        for (uint64_t i = 0; i < 500; i++)
+            block[run][i] = sim_alloc(pool, 300 + i * i * 53);
+        for (uint64_t i = 0; i < 500; i++)
+            sim_free(block[run][(i * 7) % 500]);
+        sim_backing_check(sim, pool);
+        pool_stats_read(pool, &stats);
+        assert_int_equal(stats.free_runs, stats.segments);
+        assert_int_equal(stats.idle_segment_bytes, stats.backed_bytes);
+    }
+    assert_int_equal(sim->releases, 0);
+    for (int i = 0; i < 500; i++) { /* segments exist from the second run on: it is the steady state */
+        assert_int_equal(block[1][i], block[2][i]);
+    }
+    end(sim, pool);
+}
+
+/* A huge segment is freed and must not be pinned by medium blocks. */
+static void case_06_medium_blocks_stay_out_of_huge_holes(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(40 * GIB);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    struct pool_block block;
+    uint64_t huge = sim_alloc(pool, 11600 * MB);
+    sim_free(huge);
+    static const uint64_t medium[] = {16500000, 11400000, 18200000, 40 * MB, 512, 100000};
+    for (int i = 0; i < 6; i++) {
+        uint64_t a = sim_alloc(pool, medium[i]);
+        assert_int_equal(pool_find(a, &block), POOL_OK);
+        assert_true(block.segment_address != huge);
+    }
+    assert_int_equal(sim_alloc(pool, 11600 * MB), huge);
+    end(sim, pool);
+}
+
+/* The whole capacity can be had in equal parts. */
+static void case_07_full_capacity_is_reachable(void **state)
+{
+    (void)state;
+    for (uint64_t parts = 1; parts <= 64; parts *= 2) {
+        struct sim_backing *sim = sim_backing_create(64 * MIB);
+        struct pool *pool = sim_pool_create(sim, 64 * MIB, 64 * MIB);
+        for (uint64_t i = 0; i < parts; i++)
+            sim_alloc(pool, 64 * MIB / parts);
+        sim_backing_check(sim, pool);
+        end(sim, pool);
+    }
+}
+
+/* A working set that swings between two shapes must not grow each time. */
+static void case_08_footprint_plateaus(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    uint64_t plateau = 0;
+    for (int round = 0; round < 60; round++) {
+        uint64_t items = round % 2 == 0 ? 16 : 7;
+        uint64_t block[3];
+        for (int i = 0; i < 3; i++)
+            block[i] = sim_alloc(pool, items * 31500000 + (uint64_t)i * 100000);
+        for (int i = 0; i < 3; i++)
+            sim_free(block[i]);
+        pool_trim(pool, UINT64_MAX);
+        if (round == 5)
+            plateau = sim->held_peak_bytes;
+    }
+    assert_int_equal(sim->held_peak_bytes, plateau);
+    end(sim, pool);
+}
+
+/* Eight blocks become four of twice the size, and the reverse. */
+static void case_09_memory_changes_shape_without_growth(void **state)
+{
+    (void)state;
+    for (int reverse = 0; reverse < 2; reverse++) {
+        struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+        struct pool *pool = sim_pool_create(sim, 0, 0);
+        int first = reverse ? 4 : 8, second = reverse ? 8 : 4;
+        uint64_t block[8];
+        for (int i = 0; i < first; i++)
+            block[i] = sim_alloc(pool, 128 * MIB / (uint64_t)first);
+        for (int i = 0; i < first; i++)
+            sim_free(block[i]);
+        uint64_t held = held_after(sim, pool);
+        for (int i = 0; i < second; i++)
+            sim_alloc(pool, 128 * MIB / (uint64_t)second);
+        assert_int_equal(held_after(sim, pool), held);
+        end(sim, pool);
+    }
+}
+
+/* Half of the card, then more than the rest: refused, and granted after a free. */
+static void case_10_refused_then_granted_after_a_free(void **state)
+{
+    (void)state;
+    for (uint64_t card = GIB; card <= 192 * GIB; card = card * 3 + 2 * MIB) {
+        struct sim_backing *sim = sim_backing_create(card);
+        struct pool *pool = sim_pool_create(sim, 0, 0);
+        uint64_t address;
+        uint64_t half = sim_alloc(pool, card / 2);
+        assert_int_equal(pool_alloc(pool, card * 6 / 10, POOL_NO_STREAM, 0, &address),
+                         POOL_NO_MEMORY);
+        sim_free(half);
+        sim_alloc(pool, card * 6 / 10);
+        sim_backing_check(sim, pool);
+        end(sim, pool);
+    }
+}
+
+static void case_18_every_block_is_aligned_to_512(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    for (uint64_t bytes = 1; bytes < 100 * MIB; bytes = bytes * 5 / 4 + 1)
+        for (int i = 0; i < 5; i++)
+            sim_alloc(pool, bytes); /* checks the alignment */
+    end(sim, pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(case_01_waste_is_at_most_a_page),
+        cmocka_unit_test(case_02_footprint_is_flat_after_the_first_round),
+        cmocka_unit_test(case_03_a_limit_can_be_used_in_other_sizes),
+        cmocka_unit_test(case_04_the_large_hole_stays_whole),
+        cmocka_unit_test(case_05_every_run_is_the_first),
+        cmocka_unit_test(case_06_medium_blocks_stay_out_of_huge_holes),
+        cmocka_unit_test(case_07_full_capacity_is_reachable),
+        cmocka_unit_test(case_08_footprint_plateaus),
+        cmocka_unit_test(case_09_memory_changes_shape_without_growth),
+        cmocka_unit_test(case_10_refused_then_granted_after_a_free),
+        cmocka_unit_test(case_18_every_block_is_aligned_to_512),
+    };
+    return cmocka_run_group_tests_name("cases", tests, NULL, NULL);
+}
