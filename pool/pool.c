@@ -24,6 +24,7 @@
 #include <time.h>
 
 #define ARENA_DEFAULT_BYTES ((uint64_t)32 << 20)
+#define HUGE_HOLE_BYTES     ((uint64_t)1 << 30)
 #define READ_WAIT_NS        100000000L
 #define SETTLE_WAIT_NS      50000000L
 
@@ -211,14 +212,25 @@ static void request_size(struct request *request)
                            : (request->bytes + POOL_PAGE_BYTES - 1) / POOL_PAGE_BYTES;
 }
 
-/* A run for a large block. A large hole is kept for large blocks: one more than twice as long as
- * the request is not cut as long as the arena may grow instead. */
+/* The longest hole that a large block may cut while the arena may still grow: eight times its own
+ * length, which saves driver calls, but of holes of 1 GiB and more only twice, which keeps them for
+ * the blocks they came from. (Replay of the recorded traces: 2, 4, 8 times hold 1.16, 1.13, 1.07 of
+ * what the driver would.) */
+static uint64_t hole_pages_max(uint64_t pages)
+{
+    uint64_t huge_pages = HUGE_HOLE_BYTES / POOL_PAGE_BYTES;
+    uint64_t pages_max = 8 * pages < huge_pages ? 8 * pages : huge_pages;
+    return pages_max > 2 * pages ? pages_max : 2 * pages;
+}
+
+/* A run for a large block, from the large segments first. relaxed: the arena cannot grow, so any
+ * hole is taken. */
 static struct run *run_take(struct pool *pool, uint64_t pages, bool relaxed)
 {
     bool large = pages > POOL_LARGE_BYTES / POOL_PAGE_BYTES;
     struct run *run = NULL;
     if (large)
-        run = buddy_take(pool, DOMAIN_LARGE, pages, relaxed ? UINT64_MAX : 2 * pages);
+        run = buddy_take(pool, DOMAIN_LARGE, pages, relaxed ? UINT64_MAX : hole_pages_max(pages));
     if (run == NULL)
         run = buddy_take(pool, DOMAIN_SHARED, pages, UINT64_MAX);
     if (run == NULL && relaxed && !large)
