@@ -1,0 +1,244 @@
+/* oracle.c - hazards: work that touches memory whose owner changed, without an order between.
+ *
+ * A program says when a block begins and ends (vrsim_note_*). Every beginning is a new generation
+ * of its addresses. Each access of the GPU is remembered with the generation it met. A hazard is
+ *   - a block that begins on memory where another still lives;
+ *   - an access, submitted after the end of the block, to memory that nobody owns now;
+ *   - an access to a generation while an access to an earlier generation of the same bytes is not
+ *     ordered before it (vector clocks of work.c).
+ * Accesses that the host has seen finished cannot become hazards and are forgotten.
+ *
+ * What it leaves out: races inside one generation (the program's own), memory never announced, and
+ * the time between a stream-ordered allocation and its place in the stream.
+ *
+ * Source: happens-before race detection with vector clocks (Lamport 1978, Mattern 1989).
+ *
+ * Lock: sim.lock, taken by the vrsim_note_* functions.
+ */
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The memory of one generation, in order of address, none overlapping. */
+struct owned {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t generation;
+    bool alive;
+};
+
+struct access {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t generation;
+    uint32_t slot;
+    uint64_t seq;
+};
+
+static struct owned *owned;
+static size_t owned_count, owned_room;
+static struct access *accesses;
+static size_t access_count, access_room, access_prune_at = 64;
+static uint64_t generations, hazards;
+
+static void hazard(const char *what, uint64_t address, uint64_t bytes)
+{
+    hazards++;
+    fprintf(stderr, "vrsim: hazard: %s: %llu bytes at 0x%llx\n", what, (unsigned long long)bytes,
+            (unsigned long long)address);
+}
+
+/* Index of the first entry that ends above the address. */
+static size_t owned_first(uint64_t address)
+{
+    size_t low = 0, high = owned_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (owned[middle].address + owned[middle].bytes <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void owned_insert(size_t at, struct owned entry)
+{
+    if (owned_count == owned_room) {
+        owned_room = owned_room == 0 ? 64 : 2 * owned_room;
+        owned = realloc(owned, owned_room * sizeof(*owned));
+    }
+    memmove(owned + at + 1, owned + at, (owned_count - at) * sizeof(*owned));
+    owned[at] = entry;
+    owned_count++;
+}
+
+static void owned_remove(size_t at, size_t count)
+{
+    memmove(owned + at, owned + at + count, (owned_count - at - count) * sizeof(*owned));
+    owned_count -= count;
+}
+
+/* Cuts what is remembered of dead owners in the range; the rest of them stays remembered. */
+static void owned_clear(uint64_t address, uint64_t bytes)
+{
+    uint64_t end = address + bytes;
+    size_t at = owned_first(address);
+    while (at < owned_count && owned[at].address < end) {
+        struct owned old = owned[at];
+        uint64_t old_end = old.address + old.bytes;
+        owned_remove(at, 1);
+        if (old.address < address) {
+            owned_insert(at++, (struct owned){old.address, address - old.address, old.generation,
+                                              old.alive});
+        }
+        if (old_end > end)
+            owned_insert(at++, (struct owned){end, old_end - end, old.generation, old.alive});
+    }
+}
+
+static void note_alloc(uint64_t address, uint64_t bytes)
+{
+    size_t at = owned_first(address);
+    for (; at < owned_count && owned[at].address < address + bytes; at++)
+        if (owned[at].alive)
+            hazard("block handed out while another lives there", address, bytes);
+    owned_clear(address, bytes);
+    owned_insert(owned_first(address), (struct owned){address, bytes, ++generations, true});
+}
+
+static void note_state(uint64_t address, bool alive)
+{
+    size_t at = owned_first(address);
+    if (at < owned_count && owned[at].address == address)
+        owned[at].alive = alive;
+}
+
+SIM_API void vrsim_note_alloc(CUdeviceptr address, size_t bytes)
+{
+    if (address == 0 || bytes == 0)
+        return;
+    pthread_mutex_lock(&sim.lock);
+    note_alloc(address, bytes);
+    pthread_mutex_unlock(&sim.lock);
+}
+
+SIM_API void vrsim_note_free(CUdeviceptr address)
+{
+    pthread_mutex_lock(&sim.lock);
+    note_state(address, false);
+    pthread_mutex_unlock(&sim.lock);
+}
+
+SIM_API void vrsim_note_free_failed(CUdeviceptr address)
+{
+    pthread_mutex_lock(&sim.lock);
+    note_state(address, true);
+    pthread_mutex_unlock(&sim.lock);
+}
+
+static bool stream_captures(CUstream handle)
+{
+    struct stream *stream;
+    return stream_find(handle == NULL ? CU_STREAM_LEGACY : handle, &stream) == CUDA_SUCCESS &&
+           stream->capture != NULL;
+}
+
+SIM_API void vrsim_note_alloc_async(CUdeviceptr address, size_t bytes, CUstream stream)
+{
+    pthread_mutex_lock(&sim.lock);
+    if (address != 0 && bytes != 0 && !stream_captures(stream))
+        note_alloc(address, bytes);
+    pthread_mutex_unlock(&sim.lock);
+}
+
+SIM_API void vrsim_note_free_async(CUdeviceptr address, CUstream stream)
+{
+    pthread_mutex_lock(&sim.lock);
+    if (!stream_captures(stream))
+        note_state(address, false);
+    pthread_mutex_unlock(&sim.lock);
+}
+
+SIM_API uint64_t vrsim_hazards(void)
+{
+    pthread_mutex_lock(&sim.lock);
+    uint64_t count = hazards;
+    pthread_mutex_unlock(&sim.lock);
+    return count;
+}
+
+SIM_API void vrsim_hazards_reset(void)
+{
+    pthread_mutex_lock(&sim.lock);
+    hazards = 0;
+    pthread_mutex_unlock(&sim.lock);
+}
+
+/* --- accesses ------------------------------------------------------------------------------------
+ */
+
+static void accesses_prune(void)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < access_count; i++)
+        if (!vclock_covers(&sim.host_clock, accesses[i].slot, accesses[i].seq))
+            accesses[kept++] = accesses[i];
+    access_count = kept;
+    access_prune_at = kept < 32 ? 64 : 2 * kept;
+}
+
+static void access_remember(struct access access)
+{
+    if (access_count >= access_prune_at)
+        accesses_prune();
+    if (access_count == access_room) {
+        access_room = access_room == 0 ? 64 : 2 * access_room;
+        accesses = realloc(accesses, access_room * sizeof(*accesses));
+    }
+    accesses[access_count++] = access;
+}
+
+static bool overlap(const struct access *a, const struct access *b)
+{
+    return a->address < b->address + b->bytes && b->address < a->address + a->bytes;
+}
+
+static void access_compare(const struct op *op, const struct access *now)
+{
+    for (size_t i = 0; i < access_count; i++) {
+        const struct access *old = &accesses[i];
+        if (old->generation != now->generation && overlap(old, now) &&
+            !vclock_covers(&op->clock, old->slot, old->seq)) {
+            hazard("memory of a new owner used while earlier work on it may still run",
+                   now->address, now->bytes);
+            return;
+        }
+    }
+}
+
+static void access_part(const struct op *op, const struct owned *owner, uint64_t from, uint64_t end)
+{
+    struct access now = {from, end - from, owner->generation, op->slot, op->seq};
+    if (!owner->alive) {
+        hazard("memory used after it was freed", from, end - from);
+        return;
+    }
+    access_compare(op, &now);
+    access_remember(now);
+}
+
+void oracle_check(const struct op *op, size_t count, const struct vrsim_range *ranges)
+{
+    for (size_t i = 0; i < count && owned_count > 0; i++) {
+        uint64_t address = ranges[i].address, end = address + ranges[i].bytes;
+        for (size_t at = owned_first(address); at < owned_count && owned[at].address < end; at++) {
+            struct owned owner = owned[at];
+            uint64_t owner_end = owner.address + owner.bytes;
+            access_part(op, &owner, owner.address > address ? owner.address : address,
+                        owner_end < end ? owner_end : end);
+        }
+    }
+}
