@@ -16,10 +16,10 @@
 
 extern char **environ;
 
-struct options options = {
+static const struct options defaults = {
 #define OPTION_CHOICE(field, NAME, def, choices, help)    .field = def,
 #define OPTION_BOOL(field, NAME, def, help)               .field = def,
-#define OPTION_SIZE(field, NAME, def, help)               .field = {0},
+#define OPTION_SIZE(field, NAME, def, help)               .field = {0}, /* from its text, below */
 #define OPTION_PERCENT(field, NAME, def, low, high, help) .field = def,
 #define OPTION_PATH(field, NAME, def, help)               .field = def,
 #include "options.def"
@@ -29,6 +29,8 @@ struct options options = {
 #undef OPTION_PERCENT
 #undef OPTION_PATH
 };
+
+struct options options;
 
 enum option_kind { KIND_CHOICE, KIND_BOOL, KIND_SIZE, KIND_PERCENT, KIND_PATH };
 
@@ -261,6 +263,7 @@ static bool name_known(const char *name, size_t length)
 void options_load(void)
 {
     int saved_errno = errno;
+    options = defaults;
     for (int i = 0; i < ROW_COUNT; i++) {
         const char *text = getenv(rows[i].name);
         if (rows[i].kind == KIND_SIZE)

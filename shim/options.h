@@ -31,7 +31,7 @@ struct options {
 #undef OPTION_PATH
 };
 
-/* The settings in force. Defaults until options_load() was called. */
+/* The settings in force. All zero until options_load() was called. */
 extern struct options options;
 
 /* Parses environ. Bad values and unknown VRAMALLOC_... names: one line each on stderr.

@@ -1,8 +1,9 @@
-/* sim_backing.h - a backing for tests: a card of a given size by the driver's rules (tools/replay/card.h),
- * fences on a clock that the test advances, failures on demand, and a watch on how the pool uses it.
+/* sim_backing.h - a backing for tests: a card of a given size by the driver's rules
+ * (tools/replay/card.h), fences on a clock that the test advances, failures on demand, and a watch
+ * on how the pool uses it.
  *
- * A misuse (a segment released twice or in part, a fence asked after it was dropped or dropped twice) is
- * remembered in `misuse` and fails sim_backing_check(). Lock: one of its own.
+ * A misuse (a segment released twice or in part, a fence asked after it was dropped or dropped
+ * twice) is remembered in `misuse` and fails sim_backing_check(). Lock: one of its own.
  */
 #ifndef VRAMALLOC_TESTS_SIM_BACKING_H
 #define VRAMALLOC_TESTS_SIM_BACKING_H
@@ -23,8 +24,8 @@ struct sim_backing {
     uint64_t fail_acquire_at; /* the n-th acquire from 1 fails; UINT64_MAX: all do; 0: none */
     uint64_t fail_release_at;
     enum backing_status fail_status;
-    uint64_t now;             /* a fence passes when now reaches its time */
-    uint64_t fences;          /* handed out: 1 .. fences */
+    uint64_t now;    /* a fence passes when now reaches its time */
+    uint64_t fences; /* handed out: 1 .. fences */
     uint64_t *fence_time;
     uint8_t *fence_dropped;
     bool fences_fail;

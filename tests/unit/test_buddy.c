@@ -1,4 +1,5 @@
-/* test_buddy.c - page runs: best fit, tails given back, merging with any neighbour, exact capacity. */
+/* test_buddy.c - page runs: best fit, tails given back, merging with any neighbour, exact capacity.
+ */
 #include "unit.h"
 
 #include "../../pool/pool_internal.h"
@@ -64,7 +65,8 @@ static void equal_runs_go_by_address(void **state)
 static void neighbours_merge_in_any_order(void **state)
 {
     (void)state;
-    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     for (int o = 0; o < 6; o++) {
         struct sim_backing *sim = sim_backing_create(UINT64_MAX);
         struct pool *pool = sim_pool_create(sim, 2 * MIB, 0);

@@ -1,5 +1,5 @@
-/* test_cases.c - what went wrong for users of other pools, by number, as far as the pool alone decides it.
- * Each is a test of its kind: the sizes of the report and others around them.
+/* test_cases.c - what went wrong for users of other pools, by number, as far as the pool alone
+ * decides it. Each is a test of its kind: the sizes of the report and others around them.
  */
 #include "unit.h"
 
@@ -104,7 +104,8 @@ static void case_04_the_large_hole_stays_whole(void **state)
     end(sim, pool);
 }
 
-/* Three times the same sequence, empty in between: each run is identical, and nothing is left behind. */
+/* Three times the same sequence, empty in between: each run is identical, and nothing is left
+ * behind. */
 static void case_05_every_run_is_the_first(void **state)
 {
     (void)state;
@@ -123,7 +124,8 @@ static void case_05_every_run_is_the_first(void **state)
         assert_int_equal(stats.idle_segment_bytes, stats.backed_bytes);
     }
     assert_int_equal(sim->releases, 0);
-    for (int i = 0; i < 500; i++) { /* segments exist from the second run on: it is the steady state */
+    for (int i = 0; i < 500;
+         i++) { /* segments exist from the second run on: it is the steady state */
         assert_int_equal(block[1][i], block[2][i]);
     }
     end(sim, pool);

@@ -1,4 +1,5 @@
-/* test_limbo.c - freed blocks under fences: reused by their stream at once, by others only after. */
+/* test_limbo.c - freed blocks under fences: reused by their stream at once, by others only after.
+ */
 #include "unit.h"
 
 #include "sim_backing.h"

@@ -11,9 +11,9 @@ static void sizes_at_the_edges(void **state)
     uint64_t address = 1;
     assert_int_equal(pool_alloc(pool, 0, POOL_NO_STREAM, 0, &address), POOL_INVALID);
     assert_int_equal(address, 0);
-    static const uint64_t huge[] = {UINT64_MAX,          UINT64_MAX - 1,
-                                    UINT64_MAX - 511,    (uint64_t)1 << 63,
-                                    ((uint64_t)1 << 63) - 1, POOL_MAX_BLOCK_BYTES + 1};
+    static const uint64_t huge[] = {
+        UINT64_MAX,        UINT64_MAX - 1,          UINT64_MAX - 511,
+        (uint64_t)1 << 63, ((uint64_t)1 << 63) - 1, POOL_MAX_BLOCK_BYTES + 1};
     for (int i = 0; i < 6; i++) {
         address = 1;
         assert_int_equal(pool_alloc(pool, huge[i], POOL_NO_STREAM, 0, &address), POOL_NO_MEMORY);

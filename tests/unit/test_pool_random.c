@@ -1,9 +1,9 @@
 /* test_pool_random.c - random operations against a naive model, with pool_check() after each step.
  *
- * The model is a plain array of blocks with the rules of pool.h: no two blocks that are not free overlap;
- * every block has its size and alignment; memory freed under a fence is handed out again only to its
- * stream, or after the fence has passed. Seed and steps come from VRAMALLOC_TEST_SEED and
- * VRAMALLOC_TEST_STEPS; the seed is printed.
+ * The model is a plain array of blocks with the rules of pool.h: no two blocks that are not free
+ * overlap; every block has its size and alignment; memory freed under a fence is handed out again
+ * only to its stream, or after the fence has passed. Seed and steps come from VRAMALLOC_TEST_SEED
+ * and VRAMALLOC_TEST_STEPS; the seed is printed.
  */
 #include "unit.h"
 

@@ -1,5 +1,5 @@
-/* test_pool_threads.c - many threads on one pool: no block is handed out twice, and all adds up at the end.
- * Run under ThreadSanitizer as well. */
+/* test_pool_threads.c - many threads on one pool: no block is handed out twice, and all adds up at
+ * the end. Run under ThreadSanitizer as well. */
 #include "unit.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* test_size_class.c - every size up to the largest class rounds up to the smallest class that holds it. */
+/* test_size_class.c - every size up to the largest class rounds up to the smallest class that holds
+ * it. */
 #include "unit.h"
 
 #include "../../pool/pool.h"

@@ -33,8 +33,8 @@ static void trace_replay(const char *name)
                 pool_trim(pool, UINT64_MAX);
             card_release(driver, native[event->block], event->bytes);
         } else {
-            assert_int_equal(pool_alloc(pool, event->bytes, event->stream, 0, &address[event->block]),
-                             POOL_OK);
+            assert_int_equal(
+                pool_alloc(pool, event->bytes, event->stream, 0, &address[event->block]), POOL_OK);
             assert_true(card_allocate(driver, event->bytes, &native[event->block]));
         }
         sim->now = i; /* the GPU is one call behind */
@@ -42,11 +42,13 @@ static void trace_replay(const char *name)
     }
     struct pool_stats stats;
     pool_stats_read(pool, &stats);
-    printf("%-24s %6zu events, peak live %7.1f MiB, held %7.1f MiB, by the driver's rule %7.1f MiB, "
-           "%llu driver calls\n",
-           name, trace.event_count, (double)stats.peak_live_requested_bytes / (double)MIB,
-           (double)stats.peak_backed_bytes / (double)MIB, (double)card_peak_bytes(driver) / (double)MIB,
-           (unsigned long long)(sim->acquires + sim->releases));
+    printf(
+        "%-24s %6zu events, peak live %7.1f MiB, held %7.1f MiB, by the driver's rule %7.1f MiB, "
+        "%llu driver calls\n",
+        name, trace.event_count, (double)stats.peak_live_requested_bytes / (double)MIB,
+        (double)stats.peak_backed_bytes / (double)MIB,
+        (double)card_peak_bytes(driver) / (double)MIB,
+        (unsigned long long)(sim->acquires + sim->releases));
     free(address);
     free(native);
     card_destroy(driver);
@@ -71,9 +73,9 @@ TRACE(torch_resnet50_train)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cupy_elementwise), cmocka_unit_test(cupy_elementwise_async),
+        cmocka_unit_test(cupy_elementwise),   cmocka_unit_test(cupy_elementwise_async),
         cmocka_unit_test(torch_gpt_generate), cmocka_unit_test(torch_gpt_train),
-        cmocka_unit_test(torch_mlp_train), cmocka_unit_test(torch_resnet50_train),
+        cmocka_unit_test(torch_mlp_train),    cmocka_unit_test(torch_resnet50_train),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }

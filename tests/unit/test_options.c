@@ -1,0 +1,139 @@
+/* test_options.c - every setting, good and bad values, and the exact line that a bad one costs. */
+#include "unit.h"
+
+#include <unistd.h>
+
+#include "../../shim/options.h"
+
+static char said[8192];
+
+/* Loads the settings with one variable set, and keeps what was written to stderr. */
+static void load(const char *name, const char *value)
+{
+    int pipe_ends[2], kept = dup(STDERR_FILENO);
+    assert_int_equal(pipe(pipe_ends), 0);
+    setenv(name, value, 1);
+    dup2(pipe_ends[1], STDERR_FILENO);
+    options_load();
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(pipe_ends[1]);
+    ssize_t length = read(pipe_ends[0], said, sizeof(said) - 1);
+    said[length > 0 ? length : 0] = '\0';
+    close(pipe_ends[0]);
+    unsetenv(name);
+}
+
+static void sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"1", 1},         {"65536", 65536},    {"4K", 4 * KIB},
+                {"4k", 4 * KIB},  {"512M", 512 * MIB}, {"512MiB", 512 * MIB},
+                {"3GB", 3 * GIB}, {"2T", 2048 * GIB},  {"100B", 100}};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        load("VRAMALLOC_ARENA_SIZE", good[i].text);
+        assert_string_equal(said, "");
+        assert_int_equal(options_size_resolve(&options.arena_size, 100 * GIB), good[i].bytes);
+    }
+    load("VRAMALLOC_ARENA_LIMIT", "25%");
+    assert_string_equal(said, "");
+    assert_int_equal(options_size_resolve(&options.arena_limit, 100 * GIB), 25 * GIB);
+    load("VRAMALLOC_ARENA_LIMIT", "none");
+    assert_int_equal(options_size_resolve(&options.arena_limit, 100 * GIB), 0);
+}
+
+static void bad_sizes_cost_one_line_and_the_default(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",         "0",   "-1",  "4X",  "4G4",  "G",   "101%",
+        "0%",       " 4G", "4 G", "1e9", "0x10", "4Gi", "99999999999999999999",
+        "99999999T"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char expected[512];
+        load("VRAMALLOC_ARENA_SIZE", bad[i]);
+        snprintf(
+            expected, sizeof(expected),
+            "vramalloc: VRAMALLOC_ARENA_SIZE=\"%s\" is not valid: accepted is bytes (65536, 512M, "
+            "4G), 1%% to 100%% of the card, or none; using the default, 32M\n",
+            bad[i]);
+        assert_string_equal(said, expected);
+        assert_int_equal(options.arena_size.bytes, 32 * MIB);
+    }
+}
+
+static void choices(void **state)
+{
+    (void)state;
+    load("VRAMALLOC_REPORT_FORMAT", "json");
+    assert_string_equal(said, "");
+    assert_string_equal(options.report_format, "json");
+    load("VRAMALLOC_REPORT_FORMAT", "yaml");
+    assert_string_equal(said,
+                        "vramalloc: VRAMALLOC_REPORT_FORMAT=\"yaml\" is not valid: accepted is "
+                        "text,json; using the default, text\n");
+    assert_string_equal(options.report_format, "text");
+    load("VRAMALLOC_FREE", "maybe");
+    assert_non_null(strstr(said, "VRAMALLOC_FREE=\"maybe\" is not valid"));
+    assert_string_equal(options.free_mode, "sync");
+}
+
+static void switches_and_percentages(void **state)
+{
+    (void)state;
+    load("VRAMALLOC_VERBOSE", "1");
+    assert_true(options.verbose);
+    load("VRAMALLOC_VERBOSE", "yes");
+    assert_string_equal(said,
+                        "vramalloc: VRAMALLOC_VERBOSE=\"yes\" is not valid: accepted is 0 or 1; "
+                        "using the default, 0\n");
+    assert_false(options.verbose);
+    load("VRAMALLOC_SLACK", "25");
+    assert_int_equal(options.slack, 25);
+    load("VRAMALLOC_SLACK", "0%");
+    assert_int_equal(options.slack, 0);
+    load("VRAMALLOC_SLACK", "1001");
+    assert_string_equal(said,
+                        "vramalloc: VRAMALLOC_SLACK=\"1001\" is not valid: accepted is 0 to 1000 "
+                        "(percent); using the default, 10\n");
+    assert_int_equal(options.slack, 10);
+}
+
+static void paths(void **state)
+{
+    (void)state;
+    static char longest[PATH_MAX + 10];
+    load("VRAMALLOC_REPORT", "/tmp/%e.%p");
+    assert_string_equal(options.report, "/tmp/%e.%p");
+    memset(longest, 'a', sizeof(longest) - 1);
+    load("VRAMALLOC_REPORT", longest);
+    assert_non_null(strstr(said, "VRAMALLOC_REPORT="));
+    assert_string_equal(options.report, "stderr");
+}
+
+static void unknown_names_are_said(void **state)
+{
+    (void)state;
+    load("VRAMALLOC_SLCAK", "1");
+    assert_string_equal(
+        said, "vramalloc: VRAMALLOC_SLCAK is not a setting; did you mean VRAMALLOC_SLACK?\n");
+    load("VRAMALLOC_COLOUR", "1");
+    assert_string_equal(said, "vramalloc: VRAMALLOC_COLOUR is not a setting; it is ignored\n");
+    load("VRAMALLOC_LIB", "x");
+    assert_string_equal(said, "");
+    load("VRAMALLOCATE", "x");
+    assert_string_equal(said, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes),   cmocka_unit_test(bad_sizes_cost_one_line_and_the_default),
+        cmocka_unit_test(choices), cmocka_unit_test(switches_and_percentages),
+        cmocka_unit_test(paths),   cmocka_unit_test(unknown_names_are_said),
+    };
+    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+/* test_report.c - the report: figures that add up and agree between text and JSON, files that harm
+ * nobody.
+ */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../shim/options.h"
+#include "../../shim/report_buffer.h"
+#include "../../shim/units.h"
+#include "sim_backing.h"
+
+static struct report_buffer text, json;
+
+/* A device with figures from a real pool. */
+static void device_fill(struct report_device *device, int ordinal)
+{
+    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    memset(device, 0, sizeof(*device));
+    for (uint64_t i = 1; i < 200; i++) {
+        uint64_t a = sim_alloc(pool, i * 1777);
+        if (i % 3 == 0)
+            sim_free(a);
+    }
+    pool_stats_read(pool, &device->pool);
+    device->ordinal = ordinal;
+    snprintf(device->name, sizeof(device->name), "Test \"GPU\" \\ %d", ordinal);
+    device->total_bytes = 80 * GIB;
+    device->contexts = 1;
+    device->counters.alloc_served = device->pool.allocations;
+    device->counters.alloc_forwarded = 5;
+    device->counters.alloc_failed = 2;
+    device->counters.alloc_calls = device->pool.allocations + 7;
+    device->counters.free_served = device->pool.frees;
+    device->counters.free_calls = device->pool.frees;
+    device->counters.out_of_memory = 2;
+    pool_destroy(pool, true);
+    sim_backing_destroy(sim);
+}
+
+static struct report report_of(const struct report_device *devices, size_t count)
+{
+    struct report report = {.program = "pro\"gram",
+                            .pid = 4711,
+                            .seconds = 12.5,
+                            .free_mode = "sync",
+                            .backing = "malloc",
+                            .count_leaks = true,
+                            .device_count = count,
+                            .devices = devices};
+    return report;
+}
+
+static void make(const struct report *report)
+{
+    text.used = json.used = 0;
+    text.cut = json.cut = false;
+    report_text_make(&text, report);
+    report_json_make(&json, report);
+    assert_false(text.cut);
+    assert_false(json.cut);
+}
+
+static void the_balance_is_in_the_text(void **state)
+{
+    (void)state;
+    static struct report_device device;
+    char line[512];
+    device_fill(&device, 0);
+    struct report report = report_of(&device, 1);
+    make(&report);
+    const struct pool_stats *p = &device.pool;
+    assert_int_equal(p->live_requested_bytes + p->internal_waste_bytes + p->limbo_bytes +
+                         p->slab_free_bytes + p->run_free_bytes,
+                     p->backed_bytes);
+    snprintf(line, sizeof(line),
+             "%s requested + %s waste + %s limbo + %s free slots + %s free runs",
+             unit_bytes(p->live_requested_bytes).text, unit_bytes(p->internal_waste_bytes).text,
+             unit_bytes(p->limbo_bytes).text, unit_bytes(p->slab_free_bytes).text,
+             unit_bytes(p->run_free_bytes).text);
+    assert_non_null(strstr(text.text, line));
+    snprintf(line, sizeof(line), "live at exit   %15s   blocks, %s requested",
+             unit_count(p->live_blocks).text, unit_bytes(p->live_requested_bytes).text);
+    assert_non_null(strstr(text.text, line));
+}
+
+static void one_gpu_fits_on_a_screen(void **state)
+{
+    (void)state;
+    static struct report_device device;
+    int lines = 0, columns = 0, widest = 0;
+    device_fill(&device, 0);
+    struct report report = report_of(&device, 1);
+    make(&report);
+    for (const char *c = text.text; *c != '\0'; c++) {
+        columns = *c == '\n' ? 0 : columns + 1;
+        widest = columns > widest ? columns : widest;
+        lines += *c == '\n';
+    }
+    assert_in_range(lines, 10, 50);
+    assert_in_range(widest, 40, 118);
+}
+
+/* JSON is read by python3's own reader, and checked against the schema and the equation. */
+static void json_is_read_back(const char *more)
+{
+    char command[1024];
+    char path[] = "/tmp/vramalloc-report-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, json.text, json.used), (ssize_t)json.used);
+    close(fd);
+    snprintf(command, sizeof(command), "python3 scripts/report-check %s %s", path, more);
+    int status = system(command);
+    unlink(path);
+    assert_int_equal(status, 0);
+}
+
+static void json_agrees_with_schema_and_equations(void **state)
+{
+    (void)state;
+    static struct report_device devices[2];
+    device_fill(&devices[0], 0);
+    device_fill(&devices[1], 1);
+    struct report report = report_of(devices, 2);
+    make(&report);
+    json_is_read_back("2");
+    assert_non_null(strstr(text.text, "All 2 GPUs"));
+    report.device_count = 1;
+    make(&report);
+    json_is_read_back("1");
+    assert_null(strstr(text.text, "GPUs:"));
+}
+
+static void nothing_and_enormous_figures_are_printed(void **state)
+{
+    (void)state;
+    static struct report_device device;
+    memset(&device, 0, sizeof(device));
+    struct report report = report_of(&device, 1);
+    make(&report);
+    json_is_read_back("1");
+    assert_null(strstr(json.text, "fragmentation"));
+    device.counters.alloc_calls = device.counters.alloc_failed = UINT64_MAX;
+    device.counters.free_calls = device.counters.free_failed = UINT64_MAX;
+    device.pool.allocations = 1;
+    device.pool.peak_backed_bytes = UINT64_MAX;
+    make(&report);
+    assert_non_null(strstr(text.text, "18,446,744,073,709,551,615"));
+    assert_non_null(strstr(text.text, "16.0 EiB"));
+}
+
+static void units_are_sane(void **state)
+{
+    (void)state;
+    assert_string_equal(unit_bytes(0).text, "0 B");
+    assert_string_equal(unit_bytes(1023).text, "1023 B");
+    assert_string_equal(unit_bytes(1024).text, "1.00 KiB");
+    assert_string_equal(unit_bytes(1536 * MIB).text, "1.50 GiB");
+    assert_string_equal(unit_bytes(192 * GIB).text, "192 GiB");
+    assert_string_equal(unit_bytes(GIB - 1).text, "1.00 GiB");
+    assert_string_equal(unit_count(1234567).text, "1,234,567");
+    assert_string_equal(unit_count(999).text, "999");
+    assert_string_equal(unit_ns(999).text, "999 ns");
+    assert_string_equal(unit_ns(1500).text, "1.50 us");
+    assert_string_equal(unit_ns(2050000000).text, "2.05 s");
+    assert_string_equal(unit_share(1, 8).text, "12.5 %");
+    assert_string_equal(unit_share(1, 0).text, "-");
+}
+
+static void patterns_are_expanded(void **state)
+{
+    (void)state;
+    char path[PATH_MAX], expected[PATH_MAX], host[256] = "";
+    struct report report = report_of(NULL, 0);
+    snprintf(report.program, sizeof(report.program), "a/b c");
+    gethostname(host, sizeof(host) - 1);
+    setenv("RANK", "7", 1);
+    assert_true(report_path_expand("/x/%p-%e-%h-%r-%%-%z-%", &report, path, sizeof(path)));
+    snprintf(expected, sizeof(expected), "/x/4711-a_b c-%s-7-%%-%%z-%%", host);
+    assert_string_equal(path, expected);
+    unsetenv("RANK");
+    assert_true(report_path_expand("%r", &report, path, sizeof(path)));
+    assert_string_equal(path, "0");
+    assert_false(report_path_expand("%e%e%e%e%e", &report, path, 8));
+}
+
+static void files_harm_nobody(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/vramalloc-test-XXXXXX";
+    char file[64], link_name[64], other[64], numbered[80];
+    struct stat status;
+    int error = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof(file), "%s/report", folder);
+    snprintf(link_name, sizeof(link_name), "%s/link", folder);
+    snprintf(other, sizeof(other), "%s/other", folder);
+    int fd = report_path_open(file, &error);
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    assert_int_equal(write(fd, "x", 1), 1);
+    close(fd);
+    fd = report_path_open(file, &error); /* taken: the next number */
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(numbered, sizeof(numbered), "%s.1", file);
+    assert_int_equal(stat(numbered, &status), 0);
+    assert_int_equal(stat(file, &status), 0);
+    assert_int_equal(status.st_size, 1); /* not truncated */
+    unlink(numbered);
+    assert_int_equal(symlink(other, link_name), 0); /* planted, to nowhere */
+    fd = report_path_open(link_name, &error);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(stat(other, &status), -1); /* not followed */
+    snprintf(numbered, sizeof(numbered), "%s.1", link_name);
+    unlink(numbered);
+    assert_int_equal(report_path_open("/nonexistent/folder/report", &error), -1);
+    assert_int_equal(error, 2);
+    unlink(file);
+    unlink(link_name);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_balance_is_in_the_text),
+        cmocka_unit_test(one_gpu_fits_on_a_screen),
+        cmocka_unit_test(json_agrees_with_schema_and_equations),
+        cmocka_unit_test(nothing_and_enormous_figures_are_printed),
+        cmocka_unit_test(units_are_sane),
+        cmocka_unit_test(patterns_are_expanded),
+        cmocka_unit_test(files_harm_nobody),
+    };
+    return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+}
