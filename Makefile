@@ -37,7 +37,7 @@ UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
 
-.PHONY: all library tools sim victims setup check demo asan ubsan tsan coverage tidy format format-check \
+.PHONY: all library tools sim units victims setup check demo asan ubsan tsan coverage tidy format format-check \
         gpu-check gpu-bench gpu-build install uninstall clean help
 .DEFAULT_GOAL := all
 
@@ -117,6 +117,8 @@ $(BUILD)/unit/test_sim%: $(BUILD)/obj/tests/unit/test_sim%.o $(SIM_OBJECTS)
 $(BUILD)/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_HELPERS) $(POOL_OBJECTS) $(REPORT_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -o $@ $^ -lcmocka -lz -lpthread
+
+units: $(UNITS)
 
 # --- checks ----------------------------------------------------------------------------------------------
 

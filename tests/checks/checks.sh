@@ -1,0 +1,24 @@
+# checks.sh - sourced by each check: says how one thing went, and counts.
+#
+# ok NAME / fail NAME WHY / skip NAME WHY; `finish` prints "N passed, N failed, N skipped" and sets the
+# exit code.
+set -u
+cd "$(dirname "$0")/../.."
+BUILD=${BUILD-build}
+LIBRARY=$PWD/$BUILD/libvramalloc.so
+passed=0 failed=0 skipped=0
+SCRATCH=$(mktemp -d)
+trap 'rm -rf "$SCRATCH"' EXIT
+ok() { echo "ok    $1"; passed=$((passed + 1)); }
+fail() { echo "FAIL  $1: $2"; failed=$((failed + 1)); }
+skip() { echo "skip  $1: $2"; skipped=$((skipped + 1)); }
+# check NAME WHY COMMAND...: ok if the command succeeds
+check() {
+    name=$1 why=$2
+    shift 2
+    if "$@" >"$SCRATCH/out" 2>&1; then ok "$name"; else fail "$name" "$why $(head -c 400 "$SCRATCH/out")"; fi
+}
+finish() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}
