@@ -63,10 +63,9 @@ RUNTIME_API cudaError_t cudaFree(void *pointer)
     cudaError_t error = runtime_enter();
     if (error != cudaSuccess || pointer == NULL)
         return runtime_leave(error);
-    if (driver.note_free != NULL)
-        driver.note_free(address);
+    int ended = driver.note_free != NULL ? driver.note_free(address) : 0;
     error = error_of(driver.cuMemFree_v2(address));
-    if (error != cudaSuccess && driver.note_free_failed != NULL)
+    if (error != cudaSuccess && ended)
         driver.note_free_failed(address);
     return runtime_leave(error);
 }
@@ -172,10 +171,11 @@ static cudaError_t free_async(enum flavour flavour, void *pointer, cudaStream_t 
     cudaError_t error = runtime_enter();
     if (error != cudaSuccess)
         return runtime_leave(error);
-    if (driver.note_free_async != NULL)
-        driver.note_free_async(address, note_stream(flavour, stream));
+    int ended = driver.note_free_async != NULL
+                    ? driver.note_free_async(address, note_stream(flavour, stream))
+                    : 0;
     error = error_of(driver.cuMemFreeAsync[flavour](address, stream));
-    if (error != cudaSuccess && driver.note_free_failed != NULL)
+    if (error != cudaSuccess && ended)
         driver.note_free_failed(address);
     return runtime_leave(error);
 }

@@ -49,10 +49,10 @@ struct driver {
 #undef STREAM
     /* the hazard oracle's, where the driver is the simulated one */
     void (*note_alloc)(CUdeviceptr, size_t);
-    void (*note_free)(CUdeviceptr);
+    int (*note_free)(CUdeviceptr);
     void (*note_free_failed)(CUdeviceptr);
     void (*note_alloc_async)(CUdeviceptr, size_t, CUstream);
-    void (*note_free_async)(CUdeviceptr, CUstream);
+    int (*note_free_async)(CUdeviceptr, CUstream);
 };
 
 extern struct driver driver;

@@ -340,6 +340,7 @@ static void small_drop_if(struct small_slot *small,
         uint32_t units = block != NULL ? (uint32_t)(block->reserved_bytes / SIM_UNIT_BYTES) : 1;
         bool last = block != NULL && units == small->used_units;
         if (block != NULL && doomed(block, context)) {
+            oracle_memory_gone(block->address, block->reserved_bytes, true);
             card_give(block);
             if (last)
                 return; /* the slot went with its last block */
@@ -361,8 +362,10 @@ static void card_drop_if(struct device *device,
         if (block == NULL)
             continue;
         uint64_t count = block->reserved_bytes / SIM_SLOT_BYTES;
-        if (doomed(block, context))
+        if (doomed(block, context)) {
+            oracle_memory_gone(block->address, block->reserved_bytes, true);
             card_give(block);
+        }
         at += count - 1;
     }
 }

@@ -90,6 +90,8 @@ static CUresult memory_wait(int device, struct context *waiting)
 
 static void memory_release(struct block *block)
 {
+    if (block->kind == BLOCK_DEVICE)
+        oracle_memory_gone(block->address, block->reserved_bytes, false);
     if (block->kind == BLOCK_PIECE)
         mempool_piece_free(block);
     else if (block->kind == BLOCK_MANAGED)

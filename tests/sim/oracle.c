@@ -3,6 +3,7 @@
  * A program says when a block begins and ends (vrsim_note_*). Every beginning is a new generation
  * of its addresses. Each access of the GPU is remembered with the generation it met. A hazard is
  *   - a block that begins on memory where another still lives;
+ *   - memory given back to the card while a block lives in it (not when its context ends);
  *   - an access, submitted after the end of the block, to memory that nobody owns now;
  *   - an access to a generation while an access to an earlier generation of the same bytes is not
  *     ordered before it (vector clocks of work.c).
@@ -109,11 +110,25 @@ static void note_alloc(uint64_t address, uint64_t bytes)
     owned_insert(owned_first(address), (struct owned){address, bytes, ++generations, true});
 }
 
-static void note_state(uint64_t address, bool alive)
+/* Returns whether that changed anything. */
+static int note_state(uint64_t address, bool alive)
 {
     size_t at = owned_first(address);
-    if (at < owned_count && owned[at].address == address)
-        owned[at].alive = alive;
+    if (at == owned_count || owned[at].address != address || owned[at].alive == alive)
+        return 0;
+    owned[at].alive = alive;
+    return 1;
+}
+
+void oracle_memory_gone(uint64_t address, uint64_t bytes, bool with_context)
+{
+    size_t at = owned_first(address);
+    for (; at < owned_count && owned[at].address < address + bytes; at++) {
+        if (owned[at].alive && !with_context)
+            hazard("memory given back to the card while a block lives in it", owned[at].address,
+                   owned[at].bytes);
+        owned[at].alive = false;
+    }
 }
 
 SIM_API void vrsim_note_alloc(CUdeviceptr address, size_t bytes)
@@ -125,11 +140,12 @@ SIM_API void vrsim_note_alloc(CUdeviceptr address, size_t bytes)
     pthread_mutex_unlock(&sim.lock);
 }
 
-SIM_API void vrsim_note_free(CUdeviceptr address)
+SIM_API int vrsim_note_free(CUdeviceptr address)
 {
     pthread_mutex_lock(&sim.lock);
-    note_state(address, false);
+    int ended = note_state(address, false);
     pthread_mutex_unlock(&sim.lock);
+    return ended;
 }
 
 SIM_API void vrsim_note_free_failed(CUdeviceptr address)
@@ -154,12 +170,12 @@ SIM_API void vrsim_note_alloc_async(CUdeviceptr address, size_t bytes, CUstream 
     pthread_mutex_unlock(&sim.lock);
 }
 
-SIM_API void vrsim_note_free_async(CUdeviceptr address, CUstream stream)
+SIM_API int vrsim_note_free_async(CUdeviceptr address, CUstream stream)
 {
     pthread_mutex_lock(&sim.lock);
-    if (!stream_captures(stream))
-        note_state(address, false);
+    int ended = stream_captures(stream) ? 0 : note_state(address, false);
     pthread_mutex_unlock(&sim.lock);
+    return ended;
 }
 
 SIM_API uint64_t vrsim_hazards(void)

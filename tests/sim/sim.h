@@ -542,4 +542,7 @@ CUresult transfer_set(CUstream stream, CUdeviceptr address, unsigned int value,
 /* An operation was submitted: compares it with earlier work on the same memory. */
 void oracle_check(const struct op *op, size_t count, const struct vrsim_range *ranges);
 
+/* The card takes memory back; blocks in it end. with_context: because its context ended. */
+void oracle_memory_gone(uint64_t address, uint64_t bytes, bool with_context);
+
 #endif

@@ -73,14 +73,15 @@ void vrsim_advance(uint64_t ns);
 uint64_t vrsim_card_used(CUdevice device);
 
 /* A program's block begins (after a successful allocation) and ends (before the call that frees
- * it). The oracle knows no other blocks. A free that failed is taken back. */
+ * it). The oracle knows no other blocks. The end returns 1 if a block ended, else 0; only then a
+ * free that failed may be taken back. */
 void vrsim_note_alloc(CUdeviceptr address, size_t bytes);
-void vrsim_note_free(CUdeviceptr address);
+int vrsim_note_free(CUdeviceptr address);
 void vrsim_note_free_failed(CUdeviceptr address);
 
 /* The same for stream-ordered calls; on a stream that captures they note nothing. */
 void vrsim_note_alloc_async(CUdeviceptr address, size_t bytes, CUstream stream);
-void vrsim_note_free_async(CUdeviceptr address, CUstream stream);
+int vrsim_note_free_async(CUdeviceptr address, CUstream stream);
 
 /* Hazards seen so far; each was one line on stderr beginning "vrsim: hazard: ". */
 uint64_t vrsim_hazards(void);
