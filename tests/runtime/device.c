@@ -214,7 +214,7 @@ RUNTIME_API cudaError_t cudaDeviceReset(void)
     cudaError_t error = runtime_start();
     if (error != cudaSuccess)
         return runtime_leave(error);
-    error = error_of(driver.cuDevicePrimaryCtxReset_v2(thread_device));
+    error = error_of(driver.cuDevicePrimaryCtxReset(thread_device));
     __atomic_store_n(&was_reset[thread_device], true, __ATOMIC_RELAXED);
     __atomic_store_n(&retained[thread_device], NULL, __ATOMIC_RELEASE);
     last_error = cudaSuccess;

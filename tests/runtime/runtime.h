@@ -38,6 +38,8 @@ enum { RUNTIME_DEVICES_MAX = 64 };
 #undef cuCtxSynchronize
 #undef cuCtxGetDevice
 #undef cuEventElapsedTime
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxReset
 
 /* The driver's functions; NULL where it lacks one. */
 struct driver {
