@@ -16,7 +16,7 @@ CUDA_ROOT     := $(if $(CUDA_ROOT),$(CUDA_ROOT),build/cuda)
 CUDA_INCLUDE  := $(CUDA_ROOT)/include
 CUDA_LIB      := $(firstword $(wildcard $(CUDA_ROOT)/lib64 $(CUDA_ROOT)/lib) $(CUDA_ROOT)/lib)
 
-ARCH     := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ARCH     := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 WARNINGS := -Wall -Wextra -Werror -Wconversion -Wshadow -Wstrict-prototypes
 BASE     := -std=gnu11 $(WARNINGS) -MMD -MP
 LIBRARY  := $(BUILD)/libvramalloc.so
@@ -35,15 +35,14 @@ UNIT_HELPERS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/test_%,$
                   tools/replay/trace.c tools/replay/card.c)
 UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
-                 $(BUILD)/sim/libcudart_static.a
+                 $(BUILD)/sim/libcudart.so $(BUILD)/sim/libcudart_static.a
 
-.PHONY: all library tools sim units victims setup check demo asan ubsan tsan coverage tidy format format-check \
-        gpu-check gpu-bench gpu-build install uninstall clean help
+.PHONY: all library sim units victims setup check demo asan ubsan tsan coverage tidy format format-check \
+        gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
-all: library tools ## build the library and the tools
+all: library ## build the library
 library: $(LIBRARY)
-tools: $(BUILD)/vramalloc-replay
 sim: $(SIM_LIBRARIES)
 
 help: ## list the targets
@@ -51,23 +50,29 @@ help: ## list the targets
 
 # --- objects ----------------------------------------------------------------------------------
 
-$(BUILD)/obj/pool/%.o: pool/%.c
+# Changes when the compiler or its flags do; every object depends on it.
+FLAGS := $(CC) $(BASE) $(CFLAGS) $(CUDA_INCLUDE)
+$(BUILD)/flags: always
+	@mkdir -p $(@D)
+	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
+
+$(BUILD)/obj/pool/%.o: pool/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) -fPIC -fvisibility=hidden -c -o $@ $<
 
-$(BUILD)/obj/shim/%.o: shim/%.c | $(CUDA_INCLUDE)/cuda.h
+$(BUILD)/obj/shim/%.o: shim/%.c $(BUILD)/flags | $(CUDA_INCLUDE)/cuda.h
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -isystem $(CUDA_INCLUDE) -c -o $@ $<
 
-$(BUILD)/obj/shim/%.o: shim/%.S
+$(BUILD)/obj/shim/%.o: shim/%.S $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) -c -o $@ $<
 
-$(BUILD)/obj/tests/%.o: tests/%.c | $(CUDA_INCLUDE)/cuda.h
+$(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags | $(CUDA_INCLUDE)/cuda.h
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) -fPIC -isystem $(CUDA_INCLUDE) -c -o $@ $<
 
-$(BUILD)/obj/tools/%.o: tools/%.c
+$(BUILD)/obj/tools/%.o: tools/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) -c -o $@ $<
 
@@ -78,16 +83,12 @@ $(CUDA_INCLUDE)/cuda.h:
 
 $(BUILD)/exports.map: shim/hooks.def scripts/exports
 	@mkdir -p $(@D)
-	scripts/exports --map > $@
+	CC='$(CC)' scripts/exports --map > $@.new
+	mv $@.new $@
 
 $(LIBRARY): $(POOL_OBJECTS) $(SHIM_OBJECTS) $(BUILD)/exports.map
 	$(CC) $(CFLAGS) -shared -o $@ $(POOL_OBJECTS) $(SHIM_OBJECTS) $(LIBC_PARTS) \
 	    -Wl,--version-script=$(BUILD)/exports.map -Wl,--no-undefined -Wl,-z,relro,-z,now,-z,nodelete
-
-# --- tools -----------------------------------------------------------------------------------------
-
-$(BUILD)/vramalloc-replay: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/replay/*.c)) $(POOL_OBJECTS)
-	$(CC) $(CFLAGS) -o $@ $^ -lz -lpthread
 
 # --- the simulated driver and the stand-in runtime --------------------------------------------------
 
@@ -101,7 +102,9 @@ $(BUILD)/sim/libcudart.so.%: $(RUN_OBJECTS) tests/runtime/libcudart.%.map
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -shared -o $@ $(RUN_OBJECTS) -Wl,-soname,libcudart.so.$* \
 	    -Wl,--version-script=tests/runtime/libcudart.$*.map -Wl,-Bsymbolic $(LIBC_PARTS)
-	ln -sf libcudart.so.13 $(@D)/libcudart.so
+
+$(BUILD)/sim/libcudart.so: $(BUILD)/sim/libcudart.so.13
+	ln -sf libcudart.so.13 $@
 
 $(BUILD)/sim/libcudart_static.a: $(RUN_OBJECTS)
 	@mkdir -p $(@D)
@@ -120,6 +123,20 @@ $(BUILD)/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_HELPERS) $(POOL_OB
 
 units: $(UNITS)
 
+# --- the demo: one program, with the stand-in runtime and with the real one ----------------------------------
+
+$(BUILD)/obj/demo/%.o: demo/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(BASE) $(CFLAGS) -c -o $@ $<
+
+$(BUILD)/demo/frames: $(BUILD)/obj/demo/frames.o $(SIM_LIBRARIES)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -o $@ $< -L$(BUILD)/sim -lcudart -Wl,-rpath-link,$(BUILD)/sim
+
+$(BUILD)/demo/frames-gpu: $(BUILD)/obj/demo/frames.o
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -o $@ $< $(CUDA_LIB)/libcudart_static.a -lpthread -ldl -lrt
+
 # --- checks ----------------------------------------------------------------------------------------------
 
 -include tests/victims/victims.mk
@@ -128,11 +145,11 @@ setup: ## install what is needed (apt, pip); quick when all is there
 	@scripts/setup
 
 check: setup ## run every test that needs no GPU
-	@scripts/check
+	@BUILD=$(BUILD) scripts/check
 
 demo: setup ## show the library at work
-	@$(MAKE) --no-print-directory -s library sim
-	@demo/run
+	@$(MAKE) --no-print-directory -s library
+	@BUILD=$(BUILD) demo/run
 
 asan: setup ## units and victims under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/sanitize address,undefined
@@ -165,14 +182,12 @@ gpu-bench: library ## what allocations cost with and without the library, on a r
 
 # --- installing -------------------------------------------------------------------------------------------
 
-install: all ## copy library, launcher and tools to PREFIX
+install: all ## copy library and launcher to PREFIX
 	install -D -m 755 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libvramalloc.so
 	install -D -m 755 scripts/vramalloc $(DESTDIR)$(PREFIX)/bin/vramalloc
-	install -D -m 755 $(BUILD)/vramalloc-replay $(DESTDIR)$(PREFIX)/bin/vramalloc-replay
 
 uninstall: ## remove them
-	rm -f $(DESTDIR)$(PREFIX)/lib/libvramalloc.so $(DESTDIR)$(PREFIX)/bin/vramalloc \
-	    $(DESTDIR)$(PREFIX)/bin/vramalloc-replay
+	rm -f $(DESTDIR)$(PREFIX)/lib/libvramalloc.so $(DESTDIR)$(PREFIX)/bin/vramalloc
 
 clean: ## remove build products
 	rm -rf $(BUILD)
