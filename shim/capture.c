@@ -83,8 +83,8 @@ bool stream_may_capture(CUstream stream, bool ptsz)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult (*ask)(CUstream, CUstreamCaptureStatus *) =
         ptsz ? real_cuStreamIsCapturing_ptsz : real_cuStreamIsCapturing;
-    if (ask == NULL)
-        return true;
+    if (ask == NULL) /* drivers before 10.0, which have no graphs that allocate */
+        return capture_in_progress();
     return ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

@@ -172,6 +172,19 @@ static void capture_frees()
     printf("cudaFreeAsync of a cudaMalloc block on a capturing stream: %d, end %d\n", result, end);
     cudaGetLastError();
     cudaFree(p);
+    for (int mode = 0; mode < 3; mode++) {
+        cudaMallocAsync(&p, 1 << 20, 0);
+        cudaDeviceSynchronize();
+        cudaStreamBeginCapture(stream, (cudaStreamCaptureMode)mode);
+        result = (int)cudaFreeAsync(p, stream);
+        end = (int)cudaStreamEndCapture(stream, &graph);
+        printf("cudaFreeAsync of a cudaMallocAsync block on a stream capturing in mode %d: %d, end %d\n",
+               mode, result, end);
+        cudaGetLastError();
+        printf("  freed again outside: %d\n", (int)cudaFreeAsync(p, 0));
+        cudaGetLastError();
+        cudaDeviceSynchronize();
+    }
     cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
     std::thread other([] {
         cudaSetDevice(0);

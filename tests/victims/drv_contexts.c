@@ -28,8 +28,7 @@ int main(void)
     SHOW(cuMemFree(a));
     SHOW(cuMemFree(b));
     MUST(cuCtxSetCurrent(two));
-    SHOW(cuMemAlloc(&c, 1000));
-    SHOW(cuMemFree(a));
+    SHOW(cuMemAlloc(&c, 1000)); /* perhaps at an address of the first context's */
     SHOW(cuMemFree(c));
     for (int i = 0; i < 5; i++) {
         MUST(cuCtxCreate(&one, &params, 0, device));

@@ -10,7 +10,8 @@ int main(void)
             pitch = 0;
             cudaError_t result = cudaMallocPitch(&a, &pitch, width, height);
             printf("%zu x %zu -> %s, pitch %zu, ", width, height, cudaGetErrorName(result), pitch);
-            printf("right %d, free %d\n", pattern_ok(a, pitch * height, 1), (int)cudaFree(a));
+            printf("right %d, ", pattern_ok(a, pitch * height, 1));
+            printf("free %d\n", (int)cudaFree(a));
         }
     SHOW(cudaMallocPitch(&a, &pitch, 0, 10));
     SHOW(cudaMallocPitch(&a, &pitch, SIZE_MAX - 5, 10));
