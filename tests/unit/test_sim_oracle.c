@@ -1,0 +1,265 @@
+/* test_sim_oracle.c - the hazard oracle: planted faults are caught, correct programs raise none.
+ *
+ * A fault is planted by handing out memory of our own: one driver block stands for a pool's arena,
+ * and the test says which program blocks begin and end in it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "../sim/vrsim.h"
+
+enum { BYTES = 4096 };
+#define MS ((uint64_t)1000000)
+
+static CUstream one, two;
+static CUdeviceptr arena;
+
+static int setup(void **state)
+{
+    CUcontext context;
+    *state = NULL;
+    assert_int_equal(cuInit(0), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    assert_int_equal(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(cuStreamCreate(&two, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(cuMemAlloc(&arena, 1 << 21), CUDA_SUCCESS);
+    vrsim_hazards_reset();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    cuDevicePrimaryCtxReset(0);
+    vrsim_hazards_reset();
+    return 0;
+}
+
+static void touch(CUstream stream, CUdeviceptr address)
+{
+    struct vrsim_range range = {address, BYTES, 1};
+    assert_int_equal(vrsim_launch(stream, MS, 1, &range), CUDA_SUCCESS);
+}
+
+/* The block has a new owner. */
+static void hand_over(CUdeviceptr address)
+{
+    assert_int_equal(vrsim_note_free(address), 1);
+    vrsim_note_alloc(address, BYTES);
+}
+
+static void early_reuse_is_caught(void **state)
+{
+    (void)state;
+    vrsim_note_alloc(arena, BYTES);
+    touch(one, arena);
+    hand_over(arena);
+    touch(two, arena);
+    assert_int_equal(vrsim_hazards(), 1);
+}
+
+/* Time passing is luck, not order. */
+static void luck_is_caught(void **state)
+{
+    (void)state;
+    vrsim_note_alloc(arena, BYTES);
+    touch(one, arena);
+    hand_over(arena);
+    vrsim_advance(10 * MS);
+    touch(two, arena);
+    assert_int_equal(vrsim_hazards(), 1);
+}
+
+static void partial_overlap_is_caught(void **state)
+{
+    (void)state;
+    vrsim_note_alloc(arena, 4 * BYTES);
+    struct vrsim_range last = {arena + 3 * BYTES, 1, 0};
+    assert_int_equal(vrsim_launch(one, MS, 1, &last), CUDA_SUCCESS);
+    vrsim_note_free(arena);
+    vrsim_note_alloc(arena, BYTES);
+    vrsim_note_alloc(arena + 3 * BYTES, BYTES);
+    touch(two, arena);
+    assert_int_equal(vrsim_hazards(), 0);
+    touch(two, arena + 3 * BYTES);
+    assert_int_equal(vrsim_hazards(), 1);
+}
+
+static void same_stream_is_ordered(void **state)
+{
+    (void)state;
+    vrsim_note_alloc(arena, BYTES);
+    touch(one, arena);
+    hand_over(arena);
+    touch(one, arena);
+    assert_int_equal(vrsim_hazards(), 0);
+}
+
+static void host_waits_are_order(void **state)
+{
+    CUevent event;
+    (void)state;
+    assert_int_equal(cuEventCreate(&event, 0), CUDA_SUCCESS);
+    vrsim_note_alloc(arena, BYTES);
+    touch(one, arena);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    hand_over(arena);
+    touch(two, arena);
+    assert_int_equal(cuCtxRecordEvent(NULL, event), CUDA_SUCCESS);
+    hand_over(arena);
+    vrsim_advance(10 * MS);
+    assert_int_equal(cuEventQuery(event), CUDA_SUCCESS); /* seen by the host */
+    touch(one, arena);
+    assert_int_equal(vrsim_hazards(), 0);
+}
+
+static void events_between_streams_are_order(void **state)
+{
+    CUevent event;
+    (void)state;
+    assert_int_equal(cuEventCreate(&event, 0), CUDA_SUCCESS);
+    vrsim_note_alloc(arena, BYTES);
+    touch(one, arena);
+    assert_int_equal(cuEventRecord(event, one), CUDA_SUCCESS);
+    touch(one, arena); /* after the event: not covered by it */
+    hand_over(arena);
+    assert_int_equal(cuStreamWaitEvent(two, event, 0), CUDA_SUCCESS);
+    touch(two, arena);
+    assert_int_equal(vrsim_hazards(), 1);
+    assert_int_equal(cuEventRecord(event, one), CUDA_SUCCESS);
+    assert_int_equal(cuStreamWaitEvent(two, event, 0), CUDA_SUCCESS);
+    touch(two, arena);
+    assert_int_equal(vrsim_hazards(), 1);
+}
+
+static void legacy_stream_is_order(void **state)
+{
+    CUstream blocking;
+    (void)state;
+    assert_int_equal(cuStreamCreate(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    vrsim_note_alloc(arena, BYTES);
+    touch(blocking, arena);
+    hand_over(arena);
+    touch(NULL, arena);
+    hand_over(arena);
+    touch(CU_STREAM_PER_THREAD, arena);
+    assert_int_equal(vrsim_hazards(), 0);
+    hand_over(arena);
+    touch(blocking, arena); /* not ordered with the thread's stream */
+    assert_int_equal(vrsim_hazards(), 1);
+}
+
+static void use_after_free_is_caught(void **state)
+{
+    (void)state;
+    vrsim_note_alloc(arena, BYTES);
+    touch(one, arena);
+    assert_int_equal(vrsim_note_free(arena), 1);
+    touch(one, arena);
+    assert_int_equal(vrsim_hazards(), 1);
+    assert_int_equal(cuMemsetD8(arena + 10, 0, 10), CUDA_SUCCESS);
+    assert_int_equal(vrsim_hazards(), 2);
+}
+
+static void a_failed_free_ends_nothing(void **state)
+{
+    (void)state;
+    vrsim_note_alloc(arena, BYTES);
+    assert_int_equal(vrsim_note_free(arena), 1);
+    vrsim_note_free_failed(arena);
+    touch(one, arena);
+    assert_int_equal(vrsim_note_free(arena), 1);
+    assert_int_equal(vrsim_note_free(arena), 0);
+    assert_int_equal(vrsim_hazards(), 0);
+}
+
+static void a_block_handed_out_twice_is_caught(void **state)
+{
+    (void)state;
+    vrsim_note_alloc(arena, BYTES);
+    vrsim_note_alloc(arena + BYTES, BYTES);
+    assert_int_equal(vrsim_hazards(), 0);
+    vrsim_note_alloc(arena + BYTES - 1, 1);
+    assert_int_equal(vrsim_hazards(), 1);
+}
+
+static void memory_given_back_under_a_block_is_caught(void **state)
+{
+    (void)state;
+    vrsim_note_alloc(arena + BYTES, BYTES);
+    assert_int_equal(cuMemFree(arena), CUDA_SUCCESS);
+    assert_int_equal(vrsim_hazards(), 1);
+}
+
+/* A reused handle is another stream: no order with the old one's work. */
+static void reused_stream_handle_is_no_order(void **state)
+{
+    CUstream again;
+    (void)state;
+    vrsim_note_alloc(arena, BYTES);
+    touch(one, arena);
+    assert_int_equal(cuStreamDestroy(one), CUDA_SUCCESS);
+    assert_int_equal(cuStreamCreate(&again, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_ptr_equal(again, one);
+    hand_over(arena);
+    touch(again, arena);
+    assert_int_equal(vrsim_hazards(), 1);
+}
+
+/* The driver's own calls, used rightly at random, raise nothing. */
+static void correct_programs_raise_nothing(void **state)
+{
+    enum { LIVE = 8, STEPS = 2000 };
+    CUdeviceptr live[LIVE] = {0};
+    CUstream of[LIVE] = {0};
+    uint64_t random = 99;
+    (void)state;
+    for (int step = 0; step < STEPS; step++) {
+        random = random * 6364136223846793005U + 1442695040888963407U;
+        int at = (int)(random >> 33) % LIVE;
+        CUstream stream = (random >> 40) & 1 ? one : two;
+        if (live[at] == 0) {
+            of[at] = stream;
+            assert_int_equal(cuMemAllocAsync(&live[at], BYTES, stream), CUDA_SUCCESS);
+            vrsim_note_alloc_async(live[at], BYTES, stream);
+            touch(stream, live[at]);
+        } else if ((random >> 41) & 1) {
+            touch(of[at], live[at]);
+        } else {
+            vrsim_note_free_async(live[at], of[at]);
+            CUresult result =
+                (random >> 42) & 1 ? cuMemFree(live[at]) : cuMemFreeAsync(live[at], of[at]);
+            assert_int_equal(result, CUDA_SUCCESS);
+            live[at] = 0;
+        }
+        if ((random >> 43) % 16 == 0)
+            vrsim_advance(MS / 2);
+    }
+    assert_int_equal(vrsim_hazards(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(early_reuse_is_caught, setup, teardown),
+        cmocka_unit_test_setup_teardown(luck_is_caught, setup, teardown),
+        cmocka_unit_test_setup_teardown(partial_overlap_is_caught, setup, teardown),
+        cmocka_unit_test_setup_teardown(same_stream_is_ordered, setup, teardown),
+        cmocka_unit_test_setup_teardown(host_waits_are_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(events_between_streams_are_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(legacy_stream_is_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(use_after_free_is_caught, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_failed_free_ends_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_block_handed_out_twice_is_caught, setup, teardown),
+        cmocka_unit_test_setup_teardown(memory_given_back_under_a_block_is_caught, setup, teardown),
+        cmocka_unit_test_setup_teardown(reused_stream_handle_is_no_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(correct_programs_raise_nothing, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
