@@ -2,14 +2,16 @@
 #include "victim.h"
 
 static void *block;
+static cudaError_t results[4];
 
 static void callback(void *data)
 {
     void *a = (void *)1;
     (void)data;
-    printf("in callback: cudaMalloc %d, cudaFree %d, cudaMallocAsync %d, cudaFreeAsync %d\n",
-           (int)cudaMalloc(&a, 100), (int)cudaFree(block), (int)cudaMallocAsync(&a, 100, 0),
-           (int)cudaFreeAsync(block, 0));
+    results[0] = cudaMalloc(&a, 100);
+    results[1] = cudaFree(block);
+    results[2] = cudaMallocAsync(&a, 100, 0);
+    results[3] = cudaFreeAsync(block, 0);
 }
 
 int main(void)
@@ -19,6 +21,8 @@ int main(void)
     MUST(cudaStreamCreate(&stream));
     SHOW(cudaLaunchHostFunc(stream, callback, NULL));
     SHOW(cudaStreamSynchronize(stream));
+    for (int i = 0; i < 4; i++)
+        printf("in callback: %d\n", (int)results[i]);
     cudaGetLastError();
     SHOW(cudaFree(block));
     SHOW_LAST();
