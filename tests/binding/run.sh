@@ -1,10 +1,12 @@
 #!/bin/sh
 # run.sh [SHIM] - binds NVIDIA's real runtime, static and shared, to the simulated driver, as far as
-# cudaDriverGetVersion, and checks which functions it received.
+# cudaDriverGetVersion, and checks which functions it received. One line a case; the last line is
+# "N passed, N failed, N skipped".
 #
-#   SHIM       the preload library; without it only the simulator's own answers are checked
+#   SHIM       the preload library (BUILD/libvramalloc.so); "-": only the simulator's own answers
 #   BUILD      build folder (build); its sim/libcuda.so.1 must exist
-#   CUDA_HOME  where lib64/ or lib/ holds libcudart_static.a and libcudart.so.13 (/usr/local/cuda)
+#   CUDA_HOME  where lib64/ or lib/ holds libcudart_static.a and libcudart.so.13; else /usr/local/cuda
+#              and build/cuda are looked at
 #
 # Checked for both kinds, with a working driver, with one that has no device, with one that hands out
 # other addresses than dlsym, and with one that lacks cuGetProcAddress_v2:
@@ -12,35 +14,53 @@
 #   - it made all its requests (440 and 74 of them per-thread for runtime 13.0);
 #   - a function that the shim exports was received from the shim, every other from the driver.
 # And the stand-in runtime, bound in the same way, asks for nothing that the real one does not ask for.
+#
+# The functions are those that cuGetProcAddress and dlsym returned to the runtime, seen by audit.c;
+# which exact function each request means is the simulator's own record of a run without the shim.
 set -eu
 
-shim=${1:-}
 build=${BUILD:-build}
+shim=${1:-$build/libvramalloc.so}
 here=$(dirname "$0")
-cuda=${CUDA_HOME:-/usr/local/cuda}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-failures=0
+passed=0
+failed=0
+skipped=0
 
-fail() {
-    echo "binding: FAILED: $*"
-    failures=$((failures + 1))
+pass() {
+    passed=$((passed + 1))
+    echo "ok     $*"
 }
 
-library_folder() {
-    for folder in "$cuda/lib64" "$cuda/lib" "$cuda/targets/$(uname -m)-linux/lib"; do
-        if [ -e "$folder/$1" ]; then
-            echo "$folder"
-            return
-        fi
+fail() {
+    failed=$((failed + 1))
+    echo "FAIL   $*"
+}
+
+skip() {
+    skipped=$((skipped + 1))
+    echo "skip   $*"
+}
+
+finish() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
+library_folder() { # FILE
+    for root in ${CUDA_HOME:+"$CUDA_HOME"} /usr/local/cuda "$PWD/build/cuda"; do
+        for folder in "$root/lib64" "$root/lib"; do
+            if [ -e "$folder/$1" ]; then
+                echo "$folder"
+                return
+            fi
+        done
     done
 }
 
-compile() { # KIND FOLDER
-    case $1 in
-    static) set -- "$1" "$2/libcudart_static.a" -lpthread -ldl -lrt ;;
-    shared) set -- "$1" "$2/libcudart.so.13" "-Wl,-rpath,$2" ;;
-    esac
+compile() { # KIND LINKED...
     kind=$1
     shift
     ${CC:-cc} -std=gnu11 -O1 -o "$work/version_$kind" "$here/version.c" "$@"
@@ -51,116 +71,130 @@ run_version() { # KIND PRELOADS VARIABLES...; leaves $work/out, audit, lookups
     preload=$2
     shift 2
     rm -f "$work/audit" "$work/lookups"
-    if ! env "$@" VRAMALLOC_REPORT=off AUDIT_LOG="$work/audit" VRSIM_LOOKUPS="$work/lookups" \
+    env "$@" VRAMALLOC_REPORT=off AUDIT_LOG="$work/audit" VRSIM_LOOKUPS="$work/lookups" \
         LD_LIBRARY_PATH="$work/driver" LD_PRELOAD="$work/audit.so $preload" \
-        timeout 30 "$work/version_$kind" >"$work/out" 2>"$work/err"; then
-        fail "$kind ($*): the program failed: $(cat "$work/err")"
-        return 1
-    fi
+        timeout 30 "$work/version_$kind" >"$work/out" 2>"$work/err" &&
+        [ "$(cat "$work/out")" = "0 13000" ]
 }
 
-# Exact symbol of every request, by the simulator's own record without any shim.
-expected_objects() { # KIND WAY
-    if [ "$2" = dlsym ]; then
-        awk -v hooked="$work/hooked" -v shim="$shim_name" '
-            BEGIN { while ((getline name < hooked) > 0) is_hook[name] = 1 }
-            $2 == -1 { name = $1; gsub(/"/, "", name)
-                       print $1, $2, $3, $4 == "none" ? "none" : name in is_hook ? shim : $4 }' \
-            "$work/audit.native"
-        return
-    fi
-    awk -v hooked="$work/hooked" -v shim="$shim_name" '
+# Where each answer should lie. A request means the function that the simulator recorded for it; a
+# dlsym means the name itself.
+expected() { # WAY
+    case $1 in
+    dlsym) awk '$2 == -1 { name = $1; gsub(/"/, "", name)
+                           print $1, $2, $3, $4 == "none" ? "none" : name }' "$work/audit.native" ;;
+    *) awk '{ print $1, $2, $3, $5 }' "$work/lookups.native" ;;
+    esac | awk -v hooked="$work/hooked" -v shim="$shim_name" '
         BEGIN { while ((getline name < hooked) > 0) is_hook[name] = 1 }
-        { print $1, $2, $3, $5 == "none" ? "none" : $5 in is_hook ? shim : "libcuda.so.1" }' \
-        "$work/lookups.native"
+        { print $1, $2, $3, $4 == "none" ? "none" : $4 in is_hook ? shim : "libcuda.so.1" }'
 }
 
-check_counts() { # KIND
-    requests=$(wc -l <"$work/lookups")
-    thread=$(awk '$3 == 2' "$work/lookups" | wc -l)
-    case $(readlink -f "$shared_folder/libcudart.so.13") in
-    *libcudart.so.13.0.*)
-        [ "$requests $thread" = "440 74" ] ||
-            fail "$1: $requests requests, $thread per-thread; expected 440 and 74" ;;
-    *)
-        [ "$requests" -gt 300 ] || fail "$1: only $requests requests" ;;
+received() { # WAY
+    case $1 in
+    dlsym) cat "$work/audit" ;;
+    *) grep -v ' -1 0 ' "$work/audit" ;;
     esac
 }
 
-check_one() { # KIND WAY VARIABLES...
-    kind=$1
-    way=$2
-    shift 2
-    run_version "$kind" "" "$@" || return 0
-    [ "$(cat "$work/out")" = "0 13000" ] || fail "$kind $way: answered $(cat "$work/out")"
+counts_are_right() {
+    requests=$(wc -l <"$work/lookups.native")
+    thread=$(awk '$3 == 2' "$work/lookups.native" | wc -l)
+    case $(readlink -f "$shared_folder/libcudart.so.13") in
+    *libcudart.so.13.0.*) [ "$requests $thread" = "440 74" ] ;;
+    *) [ "$requests" -gt 300 ] ;;
+    esac
+}
+
+explain() { # what went wrong, indented
+    sed 's/^/       | /' "$@" | head -20
+}
+
+check_one() { # KIND WAY VARIABLE
+    label="$1 runtime, $2"
+    if ! run_version "$1" "" "$3"; then
+        fail "$label: alone it answered $(cat "$work/out")"
+        explain "$work/err"
+        return
+    fi
     cp "$work/audit" "$work/audit.native"
-    if [ "$way" != dlsym ]; then
-        check_counts "$kind"
+    if [ "$2" != dlsym ]; then
         cp "$work/lookups" "$work/lookups.native"
+        if ! counts_are_right; then
+            fail "$label: $requests requests, $thread of them per-thread"
+            return
+        fi
     fi
-    if [ -n "$shim" ]; then
-        run_version "$kind" "$shim" "$@" || return 0
-        [ "$(cat "$work/out")" = "0 13000" ] || fail "$kind $way, shim: answered $(cat "$work/out")"
+    if [ -n "$shim" ] && ! run_version "$1" "$shim" "$3"; then
+        fail "$label: with $shim_name it answered $(cat "$work/out")"
+        explain "$work/err"
+        return
     fi
-    expected_objects "$kind" "$way" | sort >"$work/expected"
-    if [ "$way" = dlsym ]; then
-        sort "$work/audit" >"$work/received"
-    else
-        grep -v ' -1 0 ' "$work/audit" | sort >"$work/received"
-    fi
+    expected "$2" | sort >"$work/expected"
+    received "$2" | sort >"$work/received"
     if ! diff "$work/expected" "$work/received" >"$work/difference"; then
-        fail "$kind $way: received (>) differs from expected (<):"
-        head -20 "$work/difference"
+        fail "$label: received (>) other functions than expected (<)"
+        explain "$work/difference"
+        return
     fi
     ours=$(grep -c " $shim_name\$" "$work/received" || true)
-    [ -z "$shim" ] || [ "$ours" -gt 0 ] || fail "$kind $way: nothing received from the shim"
-    echo "binding: $kind, $way: $(wc -l <"$work/received") look-ups, $ours from the shim"
+    if [ -n "$shim" ] && [ "$ours" -eq 0 ]; then
+        fail "$label: nothing was received from $shim_name"
+        return
+    fi
+    pass "$label: $(wc -l <"$work/received") look-ups, $ours answered by $shim_name"
+}
+
+check_kind() { # KIND LINKED...
+    compile "$@"
+    check_one "$1" "working driver" VRSIM_CUINIT_RESULT=0
+    check_one "$1" "no device" VRSIM_CUINIT_RESULT=100
+    check_one "$1" "other addresses" VRSIM_PROC_THUNKS=1
+    check_one "$1" dlsym VRSIM_NO=cuGetProcAddress_v2
 }
 
 # The real runtime's requests are still in lookups.native.
 check_stand_in() {
-    stand_in=$build/sim/libcudart_static.a
-    if [ ! -e "$stand_in" ]; then
-        echo "binding: skipped: no stand-in runtime under $build/sim"
+    if [ ! -e "$build/sim/libcudart_static.a" ]; then
+        skip "stand-in runtime: not built"
         return
     fi
-    ${CC:-cc} -std=gnu11 -O1 -o "$work/version_stand_in" "$here/version.c" "$stand_in" -lpthread -ldl
-    run_version stand_in "" VRSIM_CUINIT_RESULT=0 || return 0
+    compile stand_in "$build/sim/libcudart_static.a" -lpthread -ldl
+    if ! run_version stand_in "" VRSIM_CUINIT_RESULT=0; then
+        fail "stand-in runtime: answered $(cat "$work/out")"
+        return
+    fi
     awk '{ print $1, $2, $3 }' "$work/lookups.native" | sort -u >"$work/real"
     awk '{ print $1, $2, $3 }' "$work/lookups" | sort -u >"$work/stand_in"
     comm -13 "$work/real" "$work/stand_in" >"$work/difference"
     if [ -s "$work/difference" ]; then
-        fail "stand-in: asks for what the real one does not:"
-        cat "$work/difference"
+        fail "stand-in runtime: asks for what the real one does not"
+        explain "$work/difference"
+        return
     fi
-    echo "binding: stand-in: $(wc -l <"$work/stand_in") requests"
+    pass "stand-in runtime: $(wc -l <"$work/stand_in") requests, each made by the real one too"
 }
 
 static_folder=$(library_folder libcudart_static.a)
 shared_folder=$(library_folder libcudart.so.13)
 if [ -z "$static_folder" ] || [ -z "$shared_folder" ]; then
-    echo "binding: skipped: no libcudart 13 under $cuda"
-    exit 0
+    skip "the real runtime: no libcudart 13 here"
+    finish
 fi
 
 mkdir "$work/driver"
 ln -s "$(readlink -f "$build/sim/libcuda.so.1")" "$work/driver/libcuda.so.1"
 ${CC:-cc} -std=gnu11 -O2 -fPIC -shared -o "$work/audit.so" "$here/audit.c" -ldl
-shim_name=-
 : >"$work/hooked"
-if [ -n "$shim" ]; then
+if [ "$shim" = - ]; then
+    shim=
+    shim_name="no shim"
+else
     shim=$(readlink -f "$shim")
     shim_name=$(basename "$shim")
     nm -D --defined-only "$shim" | awk '{ sub(/@.*/, "", $3); print $3 }' >"$work/hooked"
 fi
 
-for kind in static shared; do
-    if [ "$kind" = static ]; then compile static "$static_folder"; else compile shared "$shared_folder"; fi
-    check_one "$kind" request VRSIM_CUINIT_RESULT=0
-    check_one "$kind" no-device VRSIM_CUINIT_RESULT=100
-    check_one "$kind" thunks VRSIM_PROC_THUNKS=1
-    check_one "$kind" dlsym VRSIM_NO=cuGetProcAddress_v2
-done
+check_kind static "$static_folder/libcudart_static.a" -lpthread -ldl -lrt
+check_kind shared "$shared_folder/libcudart.so.13" "-Wl,-rpath,$shared_folder"
 check_stand_in
-[ "$failures" -eq 0 ] && echo "binding: ok"
-exit "$failures"
+finish
