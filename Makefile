@@ -6,7 +6,6 @@ CC      := gcc
 endif
 PREFIX  ?= /usr/local
 CFLAGS  ?= -O2 -g
-VERSION := 0.1.0
 
 # Where cuda.h is: $CUDA_HOME, beside nvcc, the usual place, or what scripts/setup fetched.
 NVCC          := $(shell command -v nvcc 2>/dev/null)
@@ -62,7 +61,11 @@ $(BUILD)/obj/pool/%.o: pool/%.c $(BUILD)/flags
 
 $(BUILD)/obj/shim/%.o: shim/%.c $(BUILD)/flags | $(CUDA_INCLUDE)/cuda.h
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -isystem $(CUDA_INCLUDE) -c -o $@ $<
+	$(CC) $(BASE) $(CFLAGS) $(UNWATCHED) -fPIC -fvisibility=hidden -ftls-model=initial-exec \
+	    -isystem $(CUDA_INCLUDE) -c -o $@ $<
+
+# A sanitizer's own start calls dlsym, before it can watch any code.
+$(BUILD)/obj/shim/lookup.o: UNWATCHED := -fno-sanitize=all
 
 $(BUILD)/obj/shim/%.o: shim/%.S $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -145,7 +148,7 @@ setup: ## install what is needed (apt, pip); quick when all is there
 	@scripts/setup
 
 check: setup ## run every test that needs no GPU
-	@BUILD=$(BUILD) scripts/check
+	@BUILD=$(BUILD) CUDA_HOME='$(abspath $(CUDA_ROOT))' scripts/check
 
 demo: setup ## show the library at work
 	@$(MAKE) --no-print-directory -s library
