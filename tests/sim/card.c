@@ -286,9 +286,9 @@ struct block *card_find(uint64_t address)
     struct block *block = slot->large;
     if (slot->small != NULL)
         block = slot->small->owner[offset % SIM_SLOT_BYTES / SIM_UNIT_BYTES];
-    if (block == NULL)
-        return NULL;
-    return block->kind == BLOCK_CHUNK ? piece_find(block, address) : block;
+    if (block != NULL && block->kind == BLOCK_CHUNK)
+        block = piece_find(block, address);
+    return block != NULL && address - block->address < block->bytes ? block : NULL;
 }
 
 /* --- bytes

@@ -299,7 +299,9 @@ CUresult mempool_free(CUdeviceptr address, CUstream handle)
         (block->kind == BLOCK_DEVICE || block->kind == BLOCK_PIECE || block->kind == BLOCK_GRAPH);
     if (!right)
         return CUDA_ERROR_INVALID_VALUE;
-    if (block->kind == BLOCK_GRAPH || stream->capture != NULL)
+    if (stream->capture != NULL && block->kind != BLOCK_GRAPH)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block->kind == BLOCK_GRAPH)
         return work_submit(stream, &work);
     if (capture_prohibits())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

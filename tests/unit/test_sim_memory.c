@@ -187,6 +187,9 @@ static void pitch_and_range(void **state)
     assert_int_equal(base, address);
     assert_int_equal(bytes, 3072);
     assert_int_equal(cuMemGetAddressRange(&base, &bytes, address + 3072), CUDA_ERROR_NOT_FOUND);
+    address = take(100);
+    assert_int_equal(cuMemGetAddressRange(&base, &bytes, address + 99), CUDA_SUCCESS);
+    assert_int_equal(cuMemGetAddressRange(&base, &bytes, address + 100), CUDA_ERROR_NOT_FOUND);
     assert_int_equal(cuMemAllocPitch(&address, &pitch, 10, 3, 5), CUDA_ERROR_INVALID_VALUE);
 }
 
