@@ -62,7 +62,8 @@ int main()
             verify<<<1, 256, 0, stream[t]>>>(words, count, i, wrong);
             CHECK(cudaFreeAsync(words, stream[t]));
         } else if (i % 11 == 0) {
-            CHECK(cudaFree(words)); /* stream-ordered memory freed the ordinary way, kernels running */
+            CHECK(cudaStreamSynchronize(stream[s])); /* cudaFree of such a block waits for nothing */
+            CHECK(cudaFree(words));
         } else {
             CHECK(cudaFreeAsync(words, stream[s]));
         }
@@ -71,7 +72,7 @@ int main()
             fill<<<1, 256, 0, stream[s]>>>(words, count, i);
             verify<<<1, 256, 0, stream[s]>>>(words, count, i, wrong);
             if (i % 2)
-                CHECK(cudaFreeAsync(words, stream[s]));
+                CHECK(cudaFreeAsync(words, stream[s])); /* in the order of its stream */
             else
                 CHECK(cudaFree(words));
         }
