@@ -1,13 +1,15 @@
 /* arena.c - the segments: how memory comes from the backing and goes back.
  *
- * Growth. The first segment is preallocated at the first small request (config.arena_bytes). Later
- * ones are a quarter of what is held, from 32 to 128 MiB, so that a small program stays small and a
- * large one calls the driver rarely. A block above 32 MiB gets a segment of its own size: it can be
- * given back whole. When the driver refuses, the size is halved down to what the request needs.
+ * Growth. The first segment is preallocated (config.arena_bytes) by the first request that it can
+ * serve. Later ones are a quarter of what is held, from 32 to 128 MiB, so that a small program
+ * stays small and a large one calls the driver rarely. A block above 32 MiB gets a segment of its
+ * own size: it can be given back whole. When the driver refuses, the size is halved down to what
+ * the request needs.
  *
  * Release. A segment without any block is idle. Idle memory is kept as long as all that is held
- * stays under the highest live total, plus the slack, plus 64 MiB; what exceeds that is given back,
- * but only when the caller may wait for the GPU.
+ * stays under the highest live total, plus the slack, plus 64 MiB, or under the first segment's
+ * configured size; what exceeds that is given back, the longest idle first, but only when the
+ * caller may wait for the GPU.
  *
  * Lock: pool.growth for growth, pool.lock for the records. Neither is held across backing.release;
  * only pool.growth is held across backing.acquire.
@@ -45,7 +47,8 @@ static struct segment *segment_make(struct pool *pool, uint64_t bytes)
         segment = metadata_take(&pool->segment_records, sizeof(*segment));
     if (segment == NULL)
         return NULL;
-    segment->pool = pool;
+    if (segment->pool == NULL) /* fresh; else it is read without a lock at this moment */
+        segment->pool = pool;
     segment->pages = bytes / POOL_PAGE_BYTES;
     segment->page_run = metadata_take(&pool->metadata, segment->pages * sizeof(struct run *));
     segment->run_starts = metadata_take(&pool->metadata, starts_bytes(segment->pages));
@@ -90,7 +93,7 @@ static bool segment_add_locked(struct pool *pool, uint64_t address, uint64_t byt
     segment->bytes = bytes;
     segment->domain = domain;
     if (segment->page_run == NULL || segment->run_starts == NULL ||
-        !page_map_reserve(address, bytes) || !buddy_segment_add(pool, segment)) {
+        !buddy_segment_add(pool, segment)) {
         segment_drop(pool, segment);
         return false;
     }
@@ -112,14 +115,17 @@ static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-static uint64_t growth_bytes_locked(const struct pool *pool, uint64_t need_bytes, bool exact)
+static uint64_t growth_bytes_locked(struct pool *pool, uint64_t need_bytes, bool exact)
 {
-    if (exact || need_bytes > POOL_LARGE_BYTES)
-        return need_bytes;
-    uint64_t bytes =
-        pool->stats.segment_acquires == 0
-            ? pool->config.arena_bytes
-            : clamp(pool->stats.backed_bytes / 4, ARENA_SEGMENT_MIN_BYTES, ARENA_SEGMENT_MAX_BYTES);
+    bool large = need_bytes > POOL_LARGE_BYTES;
+    uint64_t bytes = need_bytes;
+    if (!exact && !pool->arena_asked && (!large || need_bytes <= pool->config.arena_bytes)) {
+        pool->arena_asked = true;
+        bytes = pool->config.arena_bytes;
+    } else if (!exact && !large) {
+        bytes =
+            clamp(pool->stats.backed_bytes / 4, ARENA_SEGMENT_MIN_BYTES, ARENA_SEGMENT_MAX_BYTES);
+    }
     bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
     return bytes > need_bytes ? bytes : need_bytes;
 }
@@ -135,36 +141,63 @@ static uint64_t limit_room_locked(const struct pool *pool)
 }
 
 static bool segment_acquire(struct pool *pool, uint64_t bytes, enum domain domain,
-                            enum backing_status *status_out)
+                            enum backing_status *status_out, struct arena_unused *unused_out)
 {
     uint64_t address = 0;
     *status_out = pool->backing.acquire(pool->backing.self, bytes, &address);
+    bool acquired = *status_out == BACKING_OK;
+    bool mapped = acquired && page_map_reserve(address, bytes);
     pthread_mutex_lock(&pool->lock);
-    bool added = *status_out == BACKING_OK && segment_add_locked(pool, address, bytes, domain);
-    if (*status_out != BACKING_OK)
+    bool added = mapped && !pool->closed && segment_add_locked(pool, address, bytes, domain);
+    if (!acquired)
         pool->stats.segment_acquire_failures++;
-    pthread_mutex_unlock(&pool->lock);
-    if (*status_out == BACKING_OK && !added) {
-        pool->backing.release(pool->backing.self, address, bytes);
+    if (acquired && !added) {
+        *unused_out = (struct arena_unused){.address = address, .bytes = bytes};
         *status_out = BACKING_FAILED;
+        pool->metadata.refused = true;
+        pool->releasing_bytes += bytes;
+        pool->releases++;
+        pool->unlocked++;
     }
+    pthread_mutex_unlock(&pool->lock);
     return added;
 }
 
-bool arena_grow(struct pool *pool, uint64_t bytes, bool exact)
+void arena_discard(struct pool *pool, const struct arena_unused *unused)
+{
+    if (unused->bytes == 0)
+        return;
+    enum backing_status status =
+        pool->backing.release(pool->backing.self, unused->address, unused->bytes);
+    pthread_mutex_lock(&pool->lock);
+    if (status != BACKING_OK) /* lost: nobody can be told of it */
+        pool->stats.segment_release_failures++;
+    pool->releasing_bytes -= unused->bytes;
+    pool->releases--;
+    pool_settled_tell(pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* A large block's segment of its own is apart; all others are shared. */
+static enum domain domain_for(uint64_t size_bytes, uint64_t need_bytes)
+{
+    return need_bytes > POOL_LARGE_BYTES && size_bytes == need_bytes ? DOMAIN_LARGE : DOMAIN_SHARED;
+}
+
+bool arena_grow(struct pool *pool, uint64_t bytes, bool exact, struct arena_unused *unused_out)
 {
     uint64_t need_bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
+    enum backing_status status = BACKING_NO_MEMORY;
     pthread_mutex_lock(&pool->lock);
-    uint64_t size_bytes = growth_bytes_locked(pool, need_bytes, exact);
     uint64_t room_bytes = limit_room_locked(pool);
-    bool closed = pool->closed;
+    bool possible = !pool->closed && need_bytes <= room_bytes;
+    uint64_t size_bytes = possible ? growth_bytes_locked(pool, need_bytes, exact) : 0;
     pthread_mutex_unlock(&pool->lock);
-    if (closed || need_bytes > room_bytes)
+    if (!possible)
         return false;
     size_bytes = size_bytes < room_bytes ? size_bytes : room_bytes;
-    enum domain domain = need_bytes > POOL_LARGE_BYTES ? DOMAIN_LARGE : DOMAIN_SHARED;
-    enum backing_status status;
-    while (!segment_acquire(pool, size_bytes, domain, &status)) {
+    while (!segment_acquire(pool, size_bytes, domain_for(size_bytes, need_bytes), &status,
+                            unused_out)) {
         if (status != BACKING_NO_MEMORY || size_bytes == need_bytes)
             return false;
         size_bytes = pool_round_up(size_bytes / 2, BACKING_SEGMENT_ALIGN_BYTES);
@@ -176,11 +209,15 @@ bool arena_grow(struct pool *pool, uint64_t bytes, bool exact)
 /* --- release
  * ------------------------------------------------------------------------------------------- */
 
-/* What may be held: the highest live total, the slack on it, and a floor. */
+/* What may be held: the highest live total, the slack on it, and a floor; or the first segment. */
 static uint64_t budget_bytes_locked(const struct pool *pool)
 {
     uint64_t peak = pool->stats.peak_live_block_bytes;
-    return peak + peak / 100 * pool->config.slack_percent + ARENA_IDLE_FLOOR_BYTES;
+    uint64_t slack, budget;
+    if (__builtin_mul_overflow(peak / 100, pool->config.slack_percent, &slack) ||
+        __builtin_add_overflow(peak + ARENA_IDLE_FLOOR_BYTES, slack, &budget))
+        return UINT64_MAX;
+    return budget > pool->config.arena_bytes ? budget : pool->config.arena_bytes;
 }
 
 uint64_t arena_excess_locked(const struct pool *pool)
@@ -193,15 +230,29 @@ uint64_t arena_excess_locked(const struct pool *pool)
     return over < stats->idle_segment_bytes ? over : stats->idle_segment_bytes;
 }
 
-/* The segment that has been idle for longest: what was in use a moment ago will be asked for again.
- */
-static struct segment *segment_choose(const struct pool *pool)
+void arena_idle_add(struct pool *pool, struct segment *segment)
 {
-    struct segment *oldest = NULL;
-    for (struct segment *s = pool->segments; s != NULL; s = s->next)
-        if (buddy_segment_idle(s) != NULL && (oldest == NULL || s->idle_since < oldest->idle_since))
-            oldest = s;
-    return oldest;
+    pool->stats.idle_segment_bytes += segment->bytes;
+    segment->idle_next = NULL;
+    segment->idle_previous = pool->idle_newest;
+    if (pool->idle_newest != NULL)
+        pool->idle_newest->idle_next = segment;
+    else
+        pool->idle_oldest = segment;
+    pool->idle_newest = segment;
+}
+
+void arena_idle_remove(struct pool *pool, struct segment *segment)
+{
+    pool->stats.idle_segment_bytes -= segment->bytes;
+    if (segment->idle_previous != NULL)
+        segment->idle_previous->idle_next = segment->idle_next;
+    else
+        pool->idle_oldest = segment->idle_next;
+    if (segment->idle_next != NULL)
+        segment->idle_next->idle_previous = segment->idle_previous;
+    else
+        pool->idle_newest = segment->idle_previous;
 }
 
 /* Takes an idle segment away from everybody: no address of it is the pool's any more. */
@@ -214,6 +265,7 @@ static void segment_detach_locked(struct pool *pool, struct segment *segment)
     pool->stats.backed_bytes -= segment->bytes;
     pool->releasing_bytes += segment->bytes;
     pool->releases++;
+    pool->unlocked++;
 }
 
 /* The backing answered: the segment is gone, or whole again. */
@@ -233,17 +285,16 @@ static void segment_settle_locked(struct pool *pool, struct segment *segment, bo
         segment_list(pool, segment);
         page_map_set(segment->address, segment->bytes, segment);
     }
-    pthread_cond_broadcast(&pool->settled);
+    pool_settled_tell(pool);
 }
 
-/* Releases one idle segment if there is more idle memory than keep_bytes. Returns its bytes; 0:
- * none was released. The lock is held on entry and on return, not in between. */
+/* Releases the segment that has been idle for longest (what was in use a moment ago will be asked
+ * for again), if there is more idle memory than keep_bytes. Returns its bytes; 0: none was
+ * released. The lock is held on entry and on return, not in between. */
 static uint64_t segment_release_one(struct pool *pool, uint64_t keep_bytes)
 {
-    if (pool->closed || pool->stats.idle_segment_bytes <= keep_bytes)
-        return 0;
-    struct segment *segment = segment_choose(pool);
-    if (segment == NULL)
+    struct segment *segment = pool->idle_oldest;
+    if (pool->closed || pool->stats.idle_segment_bytes <= keep_bytes || segment == NULL)
         return 0;
     uint64_t address = segment->address, bytes = segment->bytes;
     segment_detach_locked(pool, segment);

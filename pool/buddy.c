@@ -127,10 +127,8 @@ static void index_add(struct pool *pool, struct run *run)
     pool->index.filled[domain] |= (uint64_t)1 << order;
     pool->stats.free_runs++;
     pool->stats.run_free_bytes += run->pages * POOL_PAGE_BYTES;
-    if (run->pages == run->segment->pages) {
-        pool->stats.idle_segment_bytes += run->segment->bytes;
-        run->segment->idle_since = ++pool->idle_clock;
-    }
+    if (run->pages == run->segment->pages)
+        arena_idle_add(pool, run->segment);
 }
 
 static void index_remove(struct pool *pool, struct run *run)
@@ -143,7 +141,7 @@ static void index_remove(struct pool *pool, struct run *run)
     pool->stats.free_runs--;
     pool->stats.run_free_bytes -= run->pages * POOL_PAGE_BYTES;
     if (run->pages == run->segment->pages)
-        pool->stats.idle_segment_bytes -= run->segment->bytes;
+        arena_idle_remove(pool, run->segment);
 }
 
 static struct run *index_fit(const struct pool *pool, enum domain domain, uint64_t pages)
@@ -208,19 +206,27 @@ struct run *buddy_run_at(const struct segment *segment, uint64_t page)
 /* --- taking and giving
  * ----------------------------------------------------------------------------- */
 
+struct run *buddy_split(struct pool *pool, struct run *run, uint64_t pages)
+{
+    struct run *tail = run_make(pool, run->segment, run->first_page + pages, run->pages - pages);
+    if (tail == NULL)
+        return NULL;
+    tail->kind = RUN_BLOCK;
+    run->pages = pages;
+    tags_write(run);
+    tags_write(tail);
+    return tail;
+}
+
 /* Cuts a run that is in no index to `pages`; the tail becomes a free run. False: no host memory. */
 static bool run_cut(struct pool *pool, struct run *run, uint64_t pages)
 {
     if (run->pages == pages)
         return true;
-    struct run *tail = run_make(pool, run->segment, run->first_page + pages, run->pages - pages);
-    if (tail == NULL)
-        return false;
-    run->pages = pages;
-    tags_write(run);
-    tags_write(tail);
-    index_add(pool, tail);
-    return true;
+    struct run *tail = buddy_split(pool, run, pages);
+    if (tail != NULL)
+        index_add(pool, tail);
+    return tail != NULL;
 }
 
 struct run *buddy_take(struct pool *pool, enum domain domain, uint64_t pages, uint64_t pages_max)
@@ -251,6 +257,13 @@ void buddy_give(struct pool *pool, struct run *run)
     uint64_t end = run->first_page + run->pages;
     struct run *next = end < segment->pages ? segment->page_run[end] : NULL;
     struct run *previous = run->first_page > 0 ? segment->page_run[run->first_page - 1] : NULL;
+    if (!pool_holds(pool, run->kind != RUN_FREE && end <= segment->pages, "a run is freed once") ||
+        !pool_holds(
+            pool,
+            (next == NULL || next->first_page == end) &&
+                (previous == NULL || previous->first_page + previous->pages == run->first_page),
+            "a run's neighbours begin and end beside it"))
+        return;
     if (next != NULL && next->kind == RUN_FREE) {
         index_remove(pool, next);
         run_absorb(pool, run, next);

@@ -2,33 +2,63 @@
  *
  * A block freed in stream order is filed under its stream, in the order of the frees, with a fence
  * recorded at its free. Three ways lead out:
- *   - the stream that freed it takes it again: the stream's own order is enough (limbo_reuse);
+ *   - the stream that freed it takes it again: the stream's own order is enough (limbo_reuse). A
+ *     run may be up to an eighth longer than asked for; its tail stays here, under the same fence;
  *   - its fence has passed: it is free for anyone (pool_collect);
  *   - all work is known to have ended (pool_collect_all).
- * Fences of one stream pass in order, so a collector asks the newest first: if that has passed, so
- * have all. Otherwise it asks from the oldest on.
+ * A fence speaks for its own block only. Two threads that free on one stream may hand in their
+ * fences in another order than they recorded them, so a later one in the list that has passed says
+ * nothing of an earlier one. A collector asks from the oldest on and stops at the first that has
+ * not passed; each fence answers "passed" once, so that is one question a block, and one a miss.
  *
  * Fences are asked without the pool's lock. The collector marks the record it asks about as polled;
- * a thread that reuses the block meanwhile takes it out of the lists but leaves fence and record to
- * the collector, so no fence is asked after it was dropped. There is one collector at a time, and
- * only the collector ends stream records, so its walk over the streams stays valid.
+ * a polled record stays in its stream's list, whoever takes the block meanwhile: it is marked as
+ * detached, and the collector, on its return, drops the fence and ends the record. So no fence is
+ * asked after it was dropped, and the collector's place in the list stays valid. There is one
+ * collector at a time, and only the collector ends stream records.
  *
  * A fence that failed never passes: its blocks stay here.
- * Lock: pool.lock, held by the caller, except in pool_collect(), which takes it.
+ * Lock: pool.lock, held by the caller, except where pool_internal.h and pool.h say that it is
+ * taken.
  */
 #include "pool_internal.h"
 
-enum { POLLS_FROM_OLDEST = 16 };
+enum {
+    SCAN_MAX = 64,        /* records looked at for one reuse */
+    MISSES_ORDERED = 1,   /* questions answered "not yet" before a collector leaves a stream */
+    MISSES_UNORDERED = 16 /* the same for blocks of no stream: their fences pass in any order */
+};
 
 static unsigned stream_bucket(uint64_t id)
 {
     return (unsigned)((id * UINT64_C(0x9E3779B97F4A7C15)) >> 32) % LIMBO_STREAM_BUCKETS;
 }
 
-static struct pending **size_bucket(struct pool *pool, uint64_t id, uint64_t block_bytes)
+/* Slots are filed by their size. Runs are filed by eighths of a doubling: one class holds lengths
+ * that differ by less than an eighth. */
+static int class_shift(uint64_t pages)
 {
-    uint64_t hash = (id * 31 + block_bytes) * UINT64_C(0x9E3779B97F4A7C15);
+    return pages < 8 ? 0 : 60 - __builtin_clzll(pages);
+}
+
+static uint64_t size_key(uint64_t block_bytes)
+{
+    uint64_t pages = block_bytes / POOL_PAGE_BYTES;
+    if (block_bytes <= SIZE_CLASS_MAX_BYTES)
+        return block_bytes;
+    int shift = class_shift(pages);
+    return (((uint64_t)shift << 4 | pages >> shift) << 16) + 1;
+}
+
+static struct pending **size_bucket(struct pool *pool, uint64_t id, uint64_t key)
+{
+    uint64_t hash = (id * 31 + key) * UINT64_C(0x9E3779B97F4A7C15);
     return &pool->limbo.sizes[(hash >> 32) % LIMBO_SIZE_BUCKETS];
+}
+
+static struct pending **bucket_of(struct pool *pool, const struct pending *pending)
+{
+    return size_bucket(pool, pending->stream->id, size_key(pending->block.block_bytes));
 }
 
 /* --- lists ----------------------------------------------------------------------------------- */
@@ -56,7 +86,7 @@ static struct limbo_stream *stream_make(struct pool *pool, uint64_t id)
 
 static void bucket_push(struct pool *pool, struct pending *pending)
 {
-    struct pending **bucket = size_bucket(pool, pending->stream->id, pending->block.block_bytes);
+    struct pending **bucket = bucket_of(pool, pending);
     pending->bucket_previous = NULL;
     pending->bucket_next = *bucket;
     if (*bucket != NULL)
@@ -66,7 +96,7 @@ static void bucket_push(struct pool *pool, struct pending *pending)
 
 static void bucket_remove(struct pool *pool, struct pending *pending)
 {
-    struct pending **bucket = size_bucket(pool, pending->stream->id, pending->block.block_bytes);
+    struct pending **bucket = bucket_of(pool, pending);
     if (pending->bucket_previous != NULL)
         pending->bucket_previous->bucket_next = pending->bucket_next;
     else if (*bucket == pending)
@@ -85,6 +115,7 @@ static void order_push(struct limbo_stream *stream, struct pending *pending)
     else
         stream->oldest = pending;
     stream->newest = pending;
+    stream->blocks++;
 }
 
 static void order_remove(struct pending *pending)
@@ -98,13 +129,14 @@ static void order_remove(struct pending *pending)
         pending->next->previous = pending->previous;
     else
         stream->newest = pending->previous;
+    stream->blocks--;
 }
 
-static void pending_unlink(struct pool *pool, struct pending *pending)
+/* Nobody can reuse the block any more. */
+static void pending_unfile(struct pool *pool, struct pending *pending)
 {
     if (pending->stream->id != POOL_NO_STREAM)
         bucket_remove(pool, pending);
-    order_remove(pending);
 }
 
 bool limbo_add(struct pool *pool, const struct pool_block *block, uint64_t stream_id,
@@ -126,23 +158,83 @@ bool limbo_add(struct pool *pool, const struct pool_block *block, uint64_t strea
     return true;
 }
 
+/* The best of one bucket for a block of min_bytes to max_bytes: the shortest, the newest among
+ * equals. At most *scans records are looked at. */
+static struct pending *bucket_best(struct pending *bucket, uint64_t id, uint64_t min_bytes,
+                                   uint64_t max_bytes, int *scans)
+{
+    struct pending *best = NULL;
+    for (struct pending *p = bucket; p != NULL && *scans > 0; p = p->bucket_next, --*scans) {
+        uint64_t bytes = p->block.block_bytes;
+        if (p->stream->id != id || bytes < min_bytes || bytes > max_bytes ||
+            (best != NULL && bytes >= best->block.block_bytes))
+            continue;
+        best = p;
+        if (bytes == min_bytes)
+            break;
+    }
+    return best;
+}
+
+/* Slots are met exactly; runs by one that is up to an eighth longer. */
+static struct pending *pending_best(struct pool *pool, uint64_t id, uint64_t block_bytes)
+{
+    struct pending **bucket = size_bucket(pool, id, size_key(block_bytes));
+    uint64_t pages = block_bytes / POOL_PAGE_BYTES;
+    uint64_t max_pages = pages + pages / 8;
+    int scans = SCAN_MAX;
+    if (block_bytes <= SIZE_CLASS_MAX_BYTES)
+        return bucket_best(*bucket, id, block_bytes, block_bytes, &scans);
+    uint64_t max_bytes = max_pages * POOL_PAGE_BYTES;
+    struct pending *best = NULL;
+    while (best == NULL && pages <= max_pages) { /* three classes at most */
+        bucket = size_bucket(pool, id, size_key(pages * POOL_PAGE_BYTES));
+        best = bucket_best(*bucket, id, block_bytes, max_bytes, &scans);
+        int shift = class_shift(pages);
+        pages = ((pages >> shift) + 1) << shift; /* where the next class begins */
+    }
+    return best;
+}
+
+/* Leaves what is beyond block_bytes in limbo: the record, its place in the order and its fence now
+ * stand for the tail. False: the host has no memory. */
+static bool pending_split(struct pool *pool, struct pending *pending, uint64_t block_bytes)
+{
+    struct run *tail = buddy_split(pool, pending->block.record, block_bytes / POOL_PAGE_BYTES);
+    if (tail == NULL)
+        return false;
+    tail->block = (struct block_info){.serial = ++pool->last_serial,
+                                      .requested_bytes = tail->pages * POOL_PAGE_BYTES,
+                                      .tag = pending->block.tag,
+                                      .state = POOL_BLOCK_PENDING};
+    bucket_remove(pool, pending);
+    pool_block_describe(tail, POOL_SLOT_NONE, &pending->block);
+    bucket_push(pool, pending);
+    pool->stats.limbo_blocks++;
+    return true;
+}
+
 bool limbo_reuse(struct pool *pool, uint64_t stream_id, uint64_t block_bytes,
                  struct pool_block *block_out, uint64_t *fence_out, bool *drop_out)
 {
-    struct pending *pending = *size_bucket(pool, stream_id, block_bytes);
-    while (pending != NULL &&
-           (pending->stream->id != stream_id || pending->block.block_bytes != block_bytes))
-        pending = pending->bucket_next;
+    struct pending *pending = pending_best(pool, stream_id, block_bytes);
     if (pending == NULL)
         return false;
-    pending_unlink(pool, pending);
     *block_out = pending->block;
-    *fence_out = pending->fence;
-    *drop_out = !pending->polled;
-    if (pending->polled)
+    *drop_out = false;
+    if (pending->block.block_bytes > block_bytes) {
+        block_out->block_bytes = block_bytes;
+        return pending_split(pool, pending, block_bytes);
+    }
+    bucket_remove(pool, pending);
+    if (pending->polled) {
         pending->detached = true;
-    else
-        metadata_give(&pool->metadata, pending, sizeof(*pending));
+        return true;
+    }
+    order_remove(pending);
+    *fence_out = pending->fence;
+    *drop_out = true;
+    metadata_give(&pool->metadata, pending, sizeof(*pending));
     return true;
 }
 
@@ -158,7 +250,8 @@ void pool_forget_stream(struct pool *pool, uint64_t stream_id)
     if (stream != NULL && !pool->closed) {
         *link = stream->next;
         for (struct pending *p = stream->oldest; p != NULL; p = p->next)
-            bucket_remove(pool, p);
+            if (!p->detached)
+                bucket_remove(pool, p);
         stream->id = POOL_NO_STREAM; /* the record ends when a collector finds it empty */
     }
     pthread_mutex_unlock(&pool->lock);
@@ -173,8 +266,10 @@ struct collected {
     uint64_t blocks;
 };
 
-static void collected_add(struct collected *collected, struct pending *pending)
+/* The record is done with. */
+static void pending_end(struct pending *pending, struct collected *collected)
 {
+    order_remove(pending);
     pending->next = collected->first;
     collected->first = pending;
 }
@@ -182,16 +277,14 @@ static void collected_add(struct collected *collected, struct pending *pending)
 /* The block is free for anyone. */
 static void pending_pass(struct pool *pool, struct pending *pending, struct collected *collected)
 {
-    pending_unlink(pool, pending);
+    pending_unfile(pool, pending);
+    pending_end(pending, collected);
     pool_block_free_locked(pool, &pending->block);
-    collected_add(collected, pending);
     collected->blocks++;
 }
 
-/* Asks about one record without the lock. On return the lock is held again; *gone: the block was
- * reused meanwhile, and the record is among the collected. */
-static enum backing_fence_state pending_ask(struct pool *pool, struct pending *pending, bool wait,
-                                            struct collected *collected, bool *gone)
+/* Asks about one record without the lock, which is held again on return. */
+static enum backing_fence_state pending_ask(struct pool *pool, struct pending *pending, bool wait)
 {
     enum backing_fence_state (*ask)(void *, uint64_t) =
         wait ? pool->backing.fence_wait : pool->backing.fence_poll;
@@ -206,36 +299,26 @@ static enum backing_fence_state pending_ask(struct pool *pool, struct pending *p
         ask != NULL ? ask(pool->backing.self, fence) : BACKING_FENCE_PENDING;
     pthread_mutex_lock(&pool->lock);
     pending->polled = false;
-    *gone = pending->detached;
-    if (*gone)
-        collected_add(collected, pending);
-    return state;
+    return pending->passed ? BACKING_FENCE_PASSED : state;
 }
 
-static void stream_pass_until(struct pool *pool, struct limbo_stream *stream,
-                              const struct pending *last, struct collected *collected)
-{
-    struct pending *pending;
-    do {
-        pending = stream->oldest;
-        pending_pass(pool, pending, collected);
-    } while (pending != last);
-}
-
-/* Frees what has passed of one stream. */
+/* Frees what has passed of one stream, as far as it was filed when this began. */
 static void stream_collect(struct pool *pool, struct limbo_stream *stream, bool wait,
                            struct collected *collected)
 {
-    bool gone = false;
-    for (int polls = 0; stream->newest != NULL && polls <= POLLS_FROM_OLDEST; polls++) {
-        struct pending *asked = polls == 0 ? stream->newest : stream->oldest;
-        enum backing_fence_state state = pending_ask(pool, asked, wait, collected, &gone);
-        if (gone)
-            continue;
-        if (state == BACKING_FENCE_PASSED)
-            stream_pass_until(pool, stream, asked, collected);
-        else if (polls > 0 || stream->oldest == asked)
-            return;
+    int misses = stream->id == POOL_NO_STREAM ? MISSES_UNORDERED : MISSES_ORDERED;
+    uint64_t blocks = stream->blocks;
+    struct pending *next;
+    for (struct pending *p = stream->oldest; p != NULL && blocks > 0 && misses > 0; p = next) {
+        enum backing_fence_state state = pending_ask(pool, p, wait);
+        next = p->next;
+        blocks--;
+        if (p->detached)
+            pending_end(p, collected);
+        else if (state == BACKING_FENCE_PASSED)
+            pending_pass(pool, p, collected);
+        else if (!wait)
+            misses--;
     }
 }
 
@@ -271,19 +354,30 @@ static uint64_t collected_end(struct pool *pool, struct collected *collected)
     return collected->blocks;
 }
 
+/* One collector at a time: another one's presence sends a poll away, a wait waits for it. */
+static bool collector_enter(struct pool *pool, bool wait)
+{
+    while (wait && !pool->closed && pool->limbo.collecting)
+        pool_settled_wait(pool);
+    if (pool->closed || pool->limbo.collecting || pool->limbo.all == NULL)
+        return false;
+    pool->limbo.collecting = true;
+    pool->unlocked++;
+    return true;
+}
+
 static uint64_t collect(struct pool *pool, bool wait)
 {
     struct collected collected = {0};
     uint64_t blocks = 0;
     pthread_mutex_lock(&pool->lock);
-    if (!pool->closed && !pool->limbo.collecting && pool->limbo.all != NULL) {
-        pool->limbo.collecting = true;
+    if (collector_enter(pool, wait)) {
         for (struct limbo_stream *stream = pool->limbo.all; stream != NULL; stream = stream->all)
             stream_collect(pool, stream, wait, &collected);
         streams_sweep(pool);
         blocks = collected_end(pool, &collected);
         pool->limbo.collecting = false;
-        pthread_cond_broadcast(&pool->settled);
+        pool_settled_tell(pool);
     }
     pthread_mutex_unlock(&pool->lock);
     return blocks;
@@ -299,20 +393,40 @@ uint64_t limbo_wait(struct pool *pool)
     return collect(pool, true);
 }
 
+static void stream_pass_all(struct pool *pool, struct limbo_stream *stream,
+                            struct collected *collected)
+{
+    struct pending *next;
+    for (struct pending *p = stream->oldest; p != NULL; p = next) {
+        next = p->next;
+        if (p->polled)
+            p->passed = true; /* its collector frees it */
+        else
+            pending_pass(pool, p, collected);
+    }
+}
+
 uint64_t pool_collect_all(struct pool *pool)
 {
     struct collected collected = {0};
+    uint64_t blocks = 0;
     pthread_mutex_lock(&pool->lock);
-    for (struct limbo_stream *stream = pool->closed ? NULL : pool->limbo.all; stream != NULL;
-         stream = stream->all) {
-        struct pending *next;
-        for (struct pending *pending = stream->oldest; pending != NULL; pending = next) {
-            next = pending->next;
-            if (!pending->polled) /* else its collector is about to find that it has passed */
-                pending_pass(pool, pending, &collected);
-        }
+    if (!pool->closed) {
+        pool->unlocked++;
+        for (struct limbo_stream *s = pool->limbo.all; s != NULL; s = s->all)
+            stream_pass_all(pool, s, &collected);
+        blocks = collected_end(pool, &collected);
+        pool_settled_tell(pool);
     }
-    uint64_t blocks = collected_end(pool, &collected);
     pthread_mutex_unlock(&pool->lock);
     return blocks;
+}
+
+void limbo_end(struct pool *pool)
+{
+    for (struct limbo_stream *s = pool->limbo.all; s != NULL; s = s->all)
+        for (struct pending *p = s->oldest; p != NULL; p = p->next)
+            if (pool->backing.fence_drop != NULL)
+                pool->backing.fence_drop(pool->backing.self, p->fence);
+    pool->limbo = (struct limbo){0};
 }

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CHUNK_BYTES ((size_t)1 << 20)
+#define CHUNK_MIN_BYTES ((size_t)1 << 20)
+#define CHUNK_MAX_BYTES ((size_t)64 << 20)
 
 void *metadata_map(size_t bytes)
 {
@@ -19,17 +20,38 @@ static size_t grains_up(size_t bytes)
     return (bytes + METADATA_GRAIN_BYTES - 1) / METADATA_GRAIN_BYTES;
 }
 
-static int chunk_add(struct metadata *metadata)
+/* The size of the next chunk: twice the newest. */
+static size_t chunk_bytes(const struct metadata *metadata)
 {
-    struct metadata_chunk *chunk = metadata_map(CHUNK_BYTES);
+    if (metadata->chunks == NULL)
+        return CHUNK_MIN_BYTES;
+    size_t bytes = 2 * metadata->chunks->bytes;
+    return bytes < CHUNK_MAX_BYTES ? bytes : CHUNK_MAX_BYTES;
+}
+
+static bool chunk_add(struct metadata *metadata)
+{
+    size_t bytes = chunk_bytes(metadata);
+    struct metadata_chunk *chunk = metadata_map(bytes);
+    if (chunk == NULL && bytes > CHUNK_MIN_BYTES) {
+        bytes = CHUNK_MIN_BYTES;
+        chunk = metadata_map(bytes);
+    }
     if (chunk == NULL)
-        return 0;
+        return false;
     chunk->next = metadata->chunks;
-    chunk->bytes = CHUNK_BYTES;
+    chunk->bytes = bytes;
     metadata->chunks = chunk;
     metadata->unused = (uint8_t *)chunk + METADATA_GRAIN_BYTES;
-    metadata->unused_bytes = CHUNK_BYTES - METADATA_GRAIN_BYTES;
-    return 1;
+    metadata->unused_bytes = bytes - METADATA_GRAIN_BYTES;
+    return true;
+}
+
+static void *table_take(struct metadata *metadata, size_t bytes)
+{
+    void *table = metadata_map(bytes);
+    metadata->refused |= table == NULL;
+    return table;
 }
 
 void *metadata_take(struct metadata *metadata, size_t bytes)
@@ -37,7 +59,7 @@ void *metadata_take(struct metadata *metadata, size_t bytes)
     if (bytes == 0)
         return NULL;
     if (bytes > METADATA_SMALL_BYTES)
-        return metadata_map(bytes);
+        return table_take(metadata, bytes);
     size_t grains = grains_up(bytes);
     struct metadata_free *record = metadata->free[grains - 1];
     if (record != NULL) {
@@ -45,8 +67,10 @@ void *metadata_take(struct metadata *metadata, size_t bytes)
         memset(record, 0, grains * METADATA_GRAIN_BYTES);
         return record;
     }
-    if (metadata->unused_bytes < grains * METADATA_GRAIN_BYTES && !chunk_add(metadata))
+    if (metadata->unused_bytes < grains * METADATA_GRAIN_BYTES && !chunk_add(metadata)) {
+        metadata->refused = true;
         return NULL;
+    }
     uint8_t *fresh = metadata->unused;
     metadata->unused += grains * METADATA_GRAIN_BYTES;
     metadata->unused_bytes -= grains * METADATA_GRAIN_BYTES;

@@ -4,11 +4,14 @@
  * chunks and go back to a free list of their size: memory that once held a record only ever holds
  * records of that size again. Large tables are mapped and unmapped whole.
  *
+ * Chunks double from 1 to 64 MiB, so their number stays small.
+ *
  * What it leaves out: giving chunks back before metadata_end(). Lock: the owner's.
  */
 #ifndef VRAMALLOC_POOL_METADATA_H
 #define VRAMALLOC_POOL_METADATA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +33,7 @@ struct metadata {
     uint8_t *unused; /* the rest of the newest chunk */
     size_t unused_bytes;
     struct metadata_free *free[METADATA_CLASSES];
+    bool refused; /* the host had no memory; the owner clears it */
 };
 
 /* Zeroed memory for a record or table; NULL when the host has none. Cost: O(1), or one mmap. */

@@ -5,7 +5,8 @@
  *
  *   1. finished fences are collected                     (no waiting)
  *   2. the backing is asked for a segment
- *   3. any hole that fits is taken, the large ones kept for large blocks included
+ *   3. empty slabs are given back, and any hole that fits is taken, the large ones kept for large
+ *      blocks included
  *   4. idle segments are given back, and the backing is asked for exactly this much
  *   5. pending fences are waited for
  *   6. releases and collections of other threads are waited for
@@ -36,6 +37,16 @@ static uint64_t pools_made;
 /* --- blocks --------------------------------------------------------------------------------------
  */
 
+static struct timespec time_from_now(long ns, clockid_t clock)
+{
+    struct timespec when;
+    clock_gettime(clock, &when);
+    when.tv_nsec += ns;
+    when.tv_sec += when.tv_nsec / 1000000000L;
+    when.tv_nsec %= 1000000000L;
+    return when;
+}
+
 static struct block_info *info_of(struct run *run, uint32_t slot)
 {
     return slot == POOL_SLOT_NONE ? &run->block : &run->slab->slots[slot];
@@ -64,6 +75,26 @@ void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *bloc
                                  .slot = slot};
     if (slot != POOL_SLOT_NONE)
         block->address += slot * block->block_bytes;
+}
+
+bool pool_break(struct pool *pool, const char *words)
+{
+    if (pool->broken == NULL)
+        pool->broken = words;
+    pool->closed = true;
+    return false;
+}
+
+void pool_settled_wait(struct pool *pool)
+{
+    struct timespec until = time_from_now(SETTLE_WAIT_NS, CLOCK_MONOTONIC);
+    pthread_cond_timedwait(&pool->settled, &pool->lock, &until);
+}
+
+void pool_settled_tell(struct pool *pool)
+{
+    pool->unlocked--;
+    pthread_cond_broadcast(&pool->settled);
 }
 
 static struct pool_class_stats *class_stats_of(struct pool *pool, const struct pool_block *block)
@@ -177,12 +208,17 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
 
 void pool_destroy(struct pool *pool, bool release_segments)
 {
+    pthread_mutex_lock(&pool->growth); /* nobody grows */
     pthread_mutex_lock(&pool->lock);
-    bool closed = pool->closed;
-    pool->closed = true;
+    bool ended = pool->ended;
+    pool->closed = pool->ended = true;
+    while (pool->unlocked > 0)
+        pool_settled_wait(pool);
     pthread_mutex_unlock(&pool->lock);
-    if (closed)
+    pthread_mutex_unlock(&pool->growth);
+    if (ended)
         return;
+    limbo_end(pool);
     arena_end(pool, release_segments);
     pthread_mutex_lock(&pool->lock);
     pool->stats.largest_free_run_bytes = 0;
@@ -301,28 +337,34 @@ static bool take(struct pool *pool, struct request *request, bool relaxed, uint6
     return taken;
 }
 
+/* Takes any hole, the pages of empty slabs included. */
+static bool take_anywhere(struct pool *pool, struct request *request, uint64_t *address_out)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool taken = take_locked(pool, request, true, address_out);
+    if (!taken && !pool->closed && pool->empty_slabs > 0) {
+        slab_flush(pool);
+        taken = take_locked(pool, request, true, address_out);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return taken;
+}
+
 /* Steps 1 to 3 of the ladder. */
 static bool take_growing(struct pool *pool, struct request *request, bool exact,
                          uint64_t *address_out)
 {
     uint64_t need_bytes = request->pages * POOL_PAGE_BYTES;
+    struct arena_unused unused = {0};
     pthread_mutex_lock(&pool->growth);
-    bool taken = take(pool, request, exact, address_out) ||
-                 (pool_collect(pool) > 0 && take(pool, request, exact, address_out)) ||
-                 (arena_grow(pool, need_bytes, exact) && take(pool, request, exact, address_out)) ||
-                 take(pool, request, true, address_out);
+    bool taken =
+        take(pool, request, exact, address_out) ||
+        (pool_collect(pool) > 0 && take(pool, request, exact, address_out)) ||
+        (arena_grow(pool, need_bytes, exact, &unused) && take(pool, request, exact, address_out)) ||
+        take_anywhere(pool, request, address_out);
     pthread_mutex_unlock(&pool->growth);
+    arena_discard(pool, &unused);
     return taken;
-}
-
-static struct timespec time_from_now(long ns, clockid_t clock)
-{
-    struct timespec when;
-    clock_gettime(clock, &when);
-    when.tv_nsec += ns;
-    when.tv_sec += when.tv_nsec / 1000000000L;
-    when.tv_nsec %= 1000000000L;
-    return when;
 }
 
 /* Waits until no other thread is releasing or collecting. True: one was. */
@@ -331,8 +373,7 @@ static bool others_settle(struct pool *pool)
     bool waited = false;
     pthread_mutex_lock(&pool->lock);
     while (pool->releases > 0 || pool->limbo.collecting) {
-        struct timespec until = time_from_now(SETTLE_WAIT_NS, CLOCK_MONOTONIC);
-        pthread_cond_timedwait(&pool->settled, &pool->lock, &until);
+        pool_settled_wait(pool);
         waited = true;
     }
     pthread_mutex_unlock(&pool->lock);
@@ -358,13 +399,25 @@ static bool take_waiting(struct pool *pool, struct request *request, uint64_t *a
     return others_settle(pool) && take_growing(pool, request, true, address_out);
 }
 
-static enum pool_status refuse(struct pool *pool)
+static bool take_climbing(struct pool *pool, struct request *request, uint64_t *address_out)
 {
     pthread_mutex_lock(&pool->lock);
-    bool closed = pool->closed;
+    pool->metadata.refused = false;
+    pthread_mutex_unlock(&pool->lock);
+    return take_growing(pool, request, false, address_out) ||
+           take_waiting(pool, request, address_out);
+}
+
+/* climbed: the ladder was climbed, so it is known why it failed. */
+static enum pool_status refuse(struct pool *pool, bool climbed)
+{
+    pthread_mutex_lock(&pool->lock);
+    enum pool_status status = pool->closed                        ? POOL_CLOSED
+                              : climbed && pool->metadata.refused ? POOL_NO_METADATA
+                                                                  : POOL_NO_MEMORY;
     pool->stats.refused++;
     pthread_mutex_unlock(&pool->lock);
-    return closed ? POOL_CLOSED : POOL_NO_MEMORY;
+    return status;
 }
 
 enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, uint32_t tag,
@@ -375,14 +428,13 @@ enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, 
     if (bytes == 0)
         return POOL_INVALID;
     if (bytes > POOL_MAX_BLOCK_BYTES)
-        return refuse(pool);
+        return refuse(pool, false);
     request_size(&request);
-    bool taken = take(pool, &request, false, address_out) ||
-                 take_growing(pool, &request, false, address_out) ||
-                 take_waiting(pool, &request, address_out);
+    bool taken =
+        take(pool, &request, false, address_out) || take_climbing(pool, &request, address_out);
     if (request.drop && pool->backing.fence_drop != NULL)
         pool->backing.fence_drop(pool->backing.self, request.fence);
-    return taken ? POOL_OK : refuse(pool);
+    return taken ? POOL_OK : refuse(pool, true);
 }
 
 /* --- finding and freeing
@@ -393,17 +445,21 @@ bool pool_owns(uint64_t address)
     return page_map_get(address) != NULL;
 }
 
-/* Finds the pool of an address and locks it. NULL: no pool's. */
-static struct segment *segment_lock(uint64_t address)
+/* Finds the segment of an address and locks its pool, if that serves. POOL_OK: it is locked. */
+static enum pool_status segment_lock(uint64_t address, struct segment **segment_out)
 {
     struct segment *segment = page_map_get(address);
     if (segment == NULL)
-        return NULL;
-    pthread_mutex_lock(&segment->pool->lock);
-    if (page_map_get(address) == segment && !segment->pool->closed)
-        return segment;
-    pthread_mutex_unlock(&segment->pool->lock);
-    return NULL;
+        return POOL_NOT_OWNED;
+    struct pool *pool = segment->pool;
+    pthread_mutex_lock(&pool->lock);
+    enum pool_status status = page_map_get(address) != segment ? POOL_NOT_OWNED
+                              : pool->closed                   ? POOL_CLOSED
+                                                               : POOL_OK;
+    *segment_out = segment;
+    if (status != POOL_OK)
+        pthread_mutex_unlock(&pool->lock);
+    return status;
 }
 
 /* The block around an address. False: free memory or a slab's tail. */
@@ -426,10 +482,11 @@ static bool block_around_locked(const struct segment *segment, uint64_t address,
 
 enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out)
 {
-    struct segment *segment = segment_lock(address);
-    if (segment == NULL) {
+    struct segment *segment;
+    enum pool_status status = segment_lock(address, &segment);
+    if (status != POOL_OK) {
         *block_out = (struct pool_block){0};
-        return POOL_NOT_OWNED;
+        return status;
     }
     struct pool *pool = segment->pool;
     bool live = block_around_locked(segment, address, block_out) && block_out->address == address &&
@@ -447,12 +504,26 @@ enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out)
     return live ? POOL_OK : POOL_NOT_LIVE;
 }
 
+/* The free of this block may end: it is the one that began. */
+static bool releasing_locked(struct pool *pool, const struct pool_block *block)
+{
+    if (pool->closed)
+        return false;
+    struct run *run = block->record;
+    bool same = run->kind == (block->slot == POOL_SLOT_NONE ? RUN_BLOCK : RUN_SLAB);
+    if (same) {
+        const struct block_info *info = info_of(run, block->slot);
+        same = info->serial == block->serial && info->state == POOL_BLOCK_RELEASING;
+    }
+    return pool_holds(pool, same, "a free that began ends once");
+}
+
 uint64_t pool_free_finish(const struct pool_block *block)
 {
     struct pool *pool = block->pool;
     uint64_t excess_bytes = 0;
     pthread_mutex_lock(&pool->lock);
-    if (!pool->closed) {
+    if (releasing_locked(pool, block)) {
         pool_block_free_locked(pool, block);
         pool->stats.frees++;
         excess_bytes = arena_excess_locked(pool);
@@ -466,7 +537,7 @@ void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fe
     struct pool *pool = block->pool;
     bool filed = false;
     pthread_mutex_lock(&pool->lock);
-    if (!pool->closed) {
+    if (releasing_locked(pool, block)) {
         struct pool_block pending = *block;
         pending.state = POOL_BLOCK_PENDING;
         filed = limbo_add(pool, &pending, stream, fence);
@@ -485,7 +556,7 @@ void pool_free_cancel(const struct pool_block *block)
 {
     struct pool *pool = block->pool;
     pthread_mutex_lock(&pool->lock);
-    if (!pool->closed) {
+    if (releasing_locked(pool, block)) {
         limbo_uncount(pool, block);
         live_count(pool, block);
         info_of(block->record, block->slot)->state = POOL_BLOCK_LIVE;
@@ -495,9 +566,9 @@ void pool_free_cancel(const struct pool_block *block)
 
 enum pool_status pool_find(uint64_t address, struct pool_block *block_out)
 {
-    struct segment *segment = segment_lock(address);
-    enum pool_status status = POOL_NOT_OWNED;
-    if (segment != NULL) {
+    struct segment *segment;
+    enum pool_status status = segment_lock(address, &segment);
+    if (status == POOL_OK) {
         status = block_around_locked(segment, address, block_out) ? POOL_OK : POOL_NOT_LIVE;
         pthread_mutex_unlock(&segment->pool->lock);
     }

@@ -19,10 +19,10 @@
  * A RELEASING block belongs to one thread, which may wait for the GPU without holding any lock; a
  * second free of it is refused. RELEASING and PENDING blocks are the limbo.
  *
- * Thread safety: every function may be called from any thread at any time, except pool_destroy()
- * (nobody else may be inside) and pool_check() (exact only while nobody else is inside; it takes
- * the lock). A `struct pool` is never unmapped, so a stale pointer is safe to use: its calls answer
- * POOL_CLOSED.
+ * Thread safety: every function may be called from any thread at any time; pool_destroy() lets
+ * those who are inside end first. A broken rule that a cheap check finds in the metadata closes a
+ * pool: addresses still lead to it, and every call answers POOL_CLOSED. A `struct pool` is never
+ * unmapped, so a stale pointer is safe to use: its calls answer POOL_CLOSED.
  */
 #ifndef VRAMALLOC_POOL_POOL_H
 #define VRAMALLOC_POOL_POOL_H
@@ -51,10 +51,11 @@ enum pool_status {
 
 /* How a pool behaves. Zero in a field means the default named beside it. */
 struct pool_config {
-    uint64_t arena_bytes;   /* first segment, acquired at the first allocation; default 32 MiB;
-                               rounded up to 2 MiB; halved while the backing refuses it */
+    uint64_t arena_bytes;   /* first segment, acquired at the first allocation that it can serve;
+                               default 32 MiB; rounded up to 2 MiB; halved while the backing
+                               refuses it; that much idle memory is always kept */
     uint64_t limit_bytes;   /* never hold more than this from the backing; default none */
-    uint32_t slack_percent; /* idle memory over peak-live that is kept; default 10 */
+    uint32_t slack_percent; /* idle memory over peak-live that is kept, besides 64 MiB; 0: none */
 };
 
 enum pool_block_state {
@@ -87,24 +88,27 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
 
 /* Ends a pool: no address belongs to it afterwards, every call answers POOL_CLOSED.
  * release_segments: true gives each segment to backing->release; false forgets them (the context
- * that owned the memory is gone). Statistics stay readable. Cost: one walk over the segments. */
+ * that owned the memory is gone). Pending fences are given to fence_drop either way. Statistics
+ * stay readable. Waits for calls of other threads that work without the lock. Cost: one walk over
+ * the segments and the limbo. */
 void pool_destroy(struct pool *pool, bool release_segments);
 
 /* Allocates.
  * bytes: 1 .. POOL_MAX_BLOCK_BYTES. stream: the ordering stream's id, or POOL_NO_STREAM; a block
  * that this very stream freed (free_pend) may be handed out again before its fence has passed. tag:
  * kept with the block for the caller. POOL_OK: *address_out is a block of at least `bytes`, aligned
- * to 512, that no unfinished GPU work can touch except work that `stream` orders before. Otherwise
- * *address_out is 0. May call backing->acquire, fence_poll; and, only when the alternative is
- * failing, release and fence_wait. Cost on a hit: one lock, O(log free runs); no system call, no
- * backing call. */
+ * to 512, that no unfinished GPU work can touch except work that `stream` orders before.
+ * POOL_NO_MEMORY, POOL_NO_METADATA, POOL_CLOSED or POOL_INVALID (bytes is 0): *address_out is 0.
+ * May call backing->acquire, fence_poll; and, only when the alternative is failing, release and
+ * fence_wait. Cost on a hit: one lock, O(log free runs); no system call, no backing call. */
 enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, uint32_t tag,
                             uint64_t *address_out);
 
 /* Starts a free: LIVE -> RELEASING. The pool is found from the address.
  * POOL_OK: *block_out describes the block; the caller must end with exactly one of finish, pend or
  * cancel. POOL_NOT_OWNED: forward the free, it is not ours. POOL_NOT_LIVE: a double or interior
- * free, counted in invalid_frees. Otherwise *block_out is all zero. Cost: one lock, O(1). */
+ * free, counted in invalid_frees. POOL_CLOSED: the pool is broken. On anything but POOL_OK
+ * *block_out is all zero. Cost: one lock, O(1). */
 enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out);
 
 /* The GPU is known to be done with the block: it is free for anyone. Cost: one lock, O(log free
@@ -113,16 +117,18 @@ uint64_t pool_free_finish(const struct pool_block *block);
 
 /* The GPU is done with the block when `fence` has passed; `stream` may reuse it at once.
  * stream: an id above 0, or POOL_NO_STREAM for nobody. fence: the pool owns it from here and gives
- * it to fence_drop. Fences of one stream pass in the order in which they are handed in. Cost: one
- * lock, O(1). */
+ * it to fence_drop. Fences of one stream pass about in the order in which they are handed in: none
+ * is taken to have passed because another has, but a later one is not asked before an earlier one
+ * has passed. Cost: one lock, O(1). */
 void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fence);
 
 /* The free did not happen (the driver refused it): RELEASING -> LIVE. Cost: one lock. */
 void pool_free_cancel(const struct pool_block *block);
 
 /* Describes the block that contains `address` (anywhere inside a live or limbo block).
- * POOL_OK, or POOL_NOT_OWNED, or POOL_NOT_LIVE (inside a pool, but in free memory); then *block_out
- * is all zero. Cost: one lock; a large block is found by scanning a bitmap of run starts. */
+ * POOL_OK; or POOL_NOT_OWNED, POOL_NOT_LIVE (inside a pool, but in free memory) or POOL_CLOSED
+ * (inside a broken pool), and *block_out is all zero. Cost: one lock; a large block is found by
+ * scanning a bitmap of run starts. */
 enum pool_status pool_find(uint64_t address, struct pool_block *block_out);
 
 /* True when `address` lies in a segment of some pool. Lock-free, O(1), async-signal-safe. */
@@ -139,7 +145,8 @@ uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes);
 uint64_t pool_collect(struct pool *pool);
 
 /* All work of the device is known to have finished: every PENDING block whose fence was recorded
- * before the call is free. Returns the number of blocks freed. */
+ * before the call is free (one that another thread asks about at this moment, when it has its
+ * answer). Returns the number of blocks freed. */
 uint64_t pool_collect_all(struct pool *pool);
 
 /* A stream has ended: blocks it freed are no longer reusable by its id before their fence. */
@@ -158,7 +165,7 @@ uint64_t pool_available_bytes(struct pool *pool);
 void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
                      void *arg);
 
-/* Walks everything and proves every invariant.
+/* Walks everything and proves every invariant. Takes the lock, so others wait meanwhile.
  * Returns true; or false with the broken rule in words in why[0 .. why_bytes). Cost: O(metadata).
  */
 bool pool_check(struct pool *pool, char *why, size_t why_bytes);

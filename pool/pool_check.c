@@ -170,17 +170,37 @@ static void limbo_check(struct check *check)
 {
     uint64_t count = 0;
     for (struct limbo_stream *s = check->pool->limbo.all; s != NULL; s = s->all) {
+        uint64_t filed = 0;
         for (struct pending *p = s->oldest; p != NULL; p = p->next) {
             struct pool_block block;
             pool_block_describe(p->block.record, p->block.slot, &block);
+            filed++;
+            rule(check, p->next != NULL || s->newest == p, "a stream knows its newest block");
+            if (p->detached)
+                continue;
             count++;
             rule(check, block.state == POOL_BLOCK_PENDING, "a block in limbo is pending");
             rule(check, block.address == p->block.address && block.serial == p->block.serial,
                  "a block in limbo is still the block that was freed");
-            rule(check, p->next != NULL || s->newest == p, "a stream knows its newest block");
         }
+        rule(check, filed == s->blocks, "a stream counts its blocks");
     }
     rule(check, count == check->pending_blocks, "every pending block is in limbo");
+}
+
+/* The idle segments are listed, and no others. */
+static void idle_check(struct check *check)
+{
+    const struct segment *before = NULL;
+    uint64_t bytes = 0;
+    for (const struct segment *s = check->pool->idle_oldest; s != NULL; s = s->idle_next) {
+        rule(check, buddy_segment_idle(s) != NULL, "a segment listed as idle is idle");
+        rule(check, s->idle_previous == before, "the list of idle segments leads back");
+        bytes += s->bytes;
+        before = s;
+    }
+    rule(check, check->pool->idle_newest == before, "the newest idle segment is the last");
+    rule(check, bytes == check->pool->stats.idle_segment_bytes, "every idle segment is listed");
 }
 
 static void sums_check(struct check *check)
@@ -234,7 +254,10 @@ bool pool_check(struct pool *pool, char *why, size_t why_bytes)
 {
     struct check check = {.pool = pool, .why = why, .why_bytes = why_bytes, .ok = true};
     pthread_mutex_lock(&pool->lock);
+    if (pool->broken != NULL)
+        rule(&check, false, pool->broken);
     if (!pool->closed) {
+        idle_check(&check);
         for (struct segment *s = pool->segments; s != NULL && check.ok; s = s->next)
             segment_check(&check, s);
         if (check.ok)

@@ -60,9 +60,10 @@ struct segment {
     enum domain domain;
     struct run **page_run; /* one entry a page; valid at the ends of runs */
     uint64_t *run_starts;  /* one bit a page */
-    uint64_t idle_since;   /* pool.idle_clock when it became idle; valid while idle */
     struct segment *next;  /* in use: the pool's list, newest first; else the spare records */
     struct segment *previous;
+    struct segment *idle_next; /* the pool's list of idle segments, longest idle first */
+    struct segment *idle_previous;
 };
 
 struct slab {
@@ -87,12 +88,13 @@ struct pending {
     struct limbo_stream *stream;
     struct pending *next; /* in the order of the frees */
     struct pending *previous;
-    struct pending *bucket_next; /* blocks of one stream and size, newest first */
+    struct pending *bucket_next; /* blocks of one stream and about one size, newest first */
     struct pending *bucket_previous;
     uint64_t fence;
     struct pool_block block;
-    bool polled;   /* a collector reads the fence without the lock: it drops fence and record */
-    bool detached; /* reused meanwhile */
+    bool polled;   /* a collector asks the fence without the lock: it ends fence and record */
+    bool detached; /* the block was reused meanwhile */
+    bool passed;   /* meanwhile all work was found to have ended */
 };
 
 struct limbo_stream {
@@ -101,9 +103,10 @@ struct limbo_stream {
     struct limbo_stream *all;  /* every stream */
     struct pending *oldest;
     struct pending *newest;
+    uint64_t blocks; /* in the list */
 };
 
-enum { LIMBO_STREAM_BUCKETS = 64, LIMBO_SIZE_BUCKETS = 512 };
+enum { LIMBO_STREAM_BUCKETS = 64, LIMBO_SIZE_BUCKETS = 2048 };
 
 struct limbo {
     struct limbo_stream *streams[LIMBO_STREAM_BUCKETS];
@@ -120,22 +123,27 @@ struct run_index {
 struct pool {
     pthread_mutex_t lock;
     pthread_mutex_t growth;
-    pthread_cond_t settled; /* a release ended; used with lock */
-    bool closed;
+    pthread_cond_t settled; /* somebody who worked without the lock has ended; used with lock */
+    bool closed;            /* serves nothing: destroyed, or broken */
+    bool ended;             /* destroyed */
+    const char *broken;     /* the rule that was found broken, in words; NULL: none */
     struct pool_config config;
     struct backing backing;
     struct metadata metadata;
     struct metadata segment_records; /* never ended: see arena.c */
     struct segment *segments;
     struct segment *spare_segments;
+    struct segment *idle_oldest;
+    struct segment *idle_newest;
+    bool arena_asked; /* the backing was asked for the first segment */
     struct run_index index;
     struct slab_class classes[SIZE_CLASS_COUNT];
     uint32_t empty_slabs;
     struct limbo limbo;
     uint64_t last_serial;
-    uint64_t idle_clock;      /* counts segments that became idle */
-    uint64_t releasing_bytes; /* taken out of the map, not yet given back; counted as backed */
+    uint64_t releasing_bytes; /* taken out of the map, not yet given back; the limit counts them */
     uint32_t releases;        /* in flight */
+    uint32_t unlocked;        /* threads that work without the lock and come back to it */
     struct pool_stats stats;
 };
 
@@ -148,6 +156,10 @@ struct run *buddy_take(struct pool *pool, enum domain domain, uint64_t pages, ui
 
 /* Frees a run: merges it with free neighbours. */
 void buddy_give(struct pool *pool, struct run *run);
+
+/* Cuts a run in use to `pages`, fewer than it has. Returns the rest, in use as well (RUN_BLOCK);
+ * NULL: the host has no memory, and nothing changed. */
+struct run *buddy_split(struct pool *pool, struct run *run, uint64_t pages);
 
 /* A new segment is one free run. False: the host has no memory. */
 bool buddy_segment_add(struct pool *pool, struct segment *segment);
@@ -187,8 +199,8 @@ uint32_t slab_slot_at(const struct slab *slab, uint64_t offset_bytes);
 /* Files a block. False: the host has no memory. */
 bool limbo_add(struct pool *pool, const struct pool_block *block, uint64_t stream, uint64_t fence);
 
-/* A pending block of exactly this size that `stream` freed; it is out of limbo. *fence_out must be
- * dropped without the lock if *drop_out. */
+/* A pending block that `stream` freed, cut to exactly this size; it is out of limbo, but for the
+ * statistics of its slot or run. *fence_out must be dropped without the lock if *drop_out. */
 bool limbo_reuse(struct pool *pool, uint64_t stream, uint64_t block_bytes,
                  struct pool_block *block_out, uint64_t *fence_out, bool *drop_out);
 
@@ -196,11 +208,27 @@ bool limbo_reuse(struct pool *pool, uint64_t stream, uint64_t block_bytes,
  * no lock. Returns the number of blocks freed. */
 uint64_t limbo_wait(struct pool *pool);
 
+/* Drops every fence. Nobody else is inside; called with no lock. */
+void limbo_end(struct pool *pool);
+
 /* --- arena.c --------------------------------------------------------------------------------- */
 
+/* Memory that was acquired but could not be used, since the host has none for its records. */
+struct arena_unused {
+    uint64_t address;
+    uint64_t bytes; /* 0: none */
+};
+
 /* Acquires a segment that can hold `bytes`. Called with pool.growth held and pool.lock not held.
- * exact: no more than needed. */
-bool arena_grow(struct pool *pool, uint64_t bytes, bool exact);
+ * exact: no more than needed. False: *unused_out goes to arena_discard(). */
+bool arena_grow(struct pool *pool, uint64_t bytes, bool exact, struct arena_unused *unused_out);
+
+/* Gives unused memory back, if any. Called with no lock. */
+void arena_discard(struct pool *pool, const struct arena_unused *unused);
+
+/* A segment became idle, or is no longer. */
+void arena_idle_add(struct pool *pool, struct segment *segment);
+void arena_idle_remove(struct pool *pool, struct segment *segment);
 
 /* Releases idle segments until at most keep_bytes of idle memory is left, or at least want_bytes
  * were released. Called with no lock. Returns the bytes released. */
@@ -213,6 +241,22 @@ uint64_t arena_excess_locked(const struct pool *pool);
 void arena_end(struct pool *pool, bool release_segments);
 
 /* --- pool.c ---------------------------------------------------------------------------------- */
+
+/* Closes the pool, which serves nothing from here on. Returns false. */
+bool pool_break(struct pool *pool, const char *words);
+
+/* A cheap rule about the metadata. False: it is broken, and the pool closed. */
+static inline bool pool_holds(struct pool *pool, bool rule, const char *words)
+{
+    return __builtin_expect(rule, 1) || pool_break(pool, words);
+}
+
+/* Waits until somebody who worked without the lock has ended. The lock is held, and let go
+ * meanwhile. */
+void pool_settled_wait(struct pool *pool);
+
+/* Ends such work, counted in pool.unlocked. */
+void pool_settled_tell(struct pool *pool);
 
 /* Describes the block of a run, or of a slot. */
 void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *block);

@@ -125,8 +125,11 @@ bool slab_take(struct pool *pool, int class_index, bool relaxed, struct slab **s
     struct slab *slab = slab_with_room(pool, class_index, relaxed);
     if (slab == NULL)
         return false;
-    while (slab->free_slots[slab->first] == 0)
+    uint32_t words = (slab_class_of(slab)->slots + 63) / 64;
+    while (slab->first < words && slab->free_slots[slab->first] == 0)
         slab->first++;
+    if (!pool_holds(pool, slab->first < words, "a listed slab has a free slot"))
+        return false;
     uint32_t bit = (uint32_t)__builtin_ctzll(slab->free_slots[slab->first]);
     slab->free_slots[slab->first] &= slab->free_slots[slab->first] - 1;
     slab->used++;
@@ -154,7 +157,11 @@ static void slab_retire(struct pool *pool, struct slab *slab)
 
 void slab_give(struct pool *pool, struct slab *slab, uint32_t slot)
 {
-    slab->free_slots[slot / 64] |= (uint64_t)1 << (slot % 64);
+    uint64_t bit = (uint64_t)1 << (slot % 64);
+    if (!pool_holds(pool, slab->used > 0 && (slab->free_slots[slot / 64] & bit) == 0,
+                    "a slot is freed once"))
+        return;
+    slab->free_slots[slot / 64] |= bit;
     if (slot / 64 < slab->first)
         slab->first = slot / 64;
     slab->used--;
