@@ -41,7 +41,7 @@ enum { RUNTIME_DEVICES_MAX = 64 };
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
 
-/* The driver's functions; NULL where it lacks one. */
+/* The driver's functions; one that it lacks answers cudaErrorCallRequiresNewerDriver. */
 struct driver {
     CUresult (*cuInit)(unsigned int);
 #define DRIVER(name, version, elf, params)                                CUresult(*elf) params;

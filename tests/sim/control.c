@@ -101,21 +101,33 @@ void control_start(void)
 
 /* --- at exit -------------------------------------------------------------------------------- */
 
+/* A number is an open file; a path may hold %p once, for the process id. */
 static int counts_open(const char *target)
 {
+    char path[4096];
+    const char *mark = strstr(target, "%p");
     if (*target != '\0' && strspn(target, "0123456789") == strlen(target))
         return atoi(target);
-    return open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (mark != NULL)
+        snprintf(path, sizeof(path), "%.*s%d%s", (int)(mark - target), target, (int)getpid(),
+                 mark + 2);
+    else
+        snprintf(path, sizeof(path), "%s", target);
+    return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 }
 
+static void counts_write(int file)
+{
+    for (size_t i = 0; i < entry_count; i++)
+        if (entries[i].calls != 0)
+            dprintf(file, "%s %llu\n", entries[i].elf, (unsigned long long)entries[i].calls);
+}
+
+/* The child of an initialised process has only its parent's counts. */
 __attribute__((destructor)) static void control_end(void)
 {
-    if (counts_target != NULL) {
-        int file = counts_open(counts_target);
-        for (size_t i = 0; i < entry_count; i++)
-            if (entries[i].calls != 0)
-                dprintf(file, "%s %llu\n", entries[i].elf, (unsigned long long)entries[i].calls);
-    }
+    if (counts_target != NULL && !sim.forked)
+        counts_write(counts_open(counts_target));
     const char *fatal = getenv("VRSIM_HAZARDS_FATAL");
     if (fatal != NULL && strcmp(fatal, "1") == 0 && vrsim_hazards() != 0)
         _exit(86);
@@ -128,9 +140,11 @@ SIM_API int vrsim_fail(const char *name, uint64_t nth, CUresult code)
     struct entry *entry = entry_find(name);
     if (entry == NULL)
         return -1;
+    pthread_mutex_lock(&sim.lock);
     uint64_t calls = __atomic_load_n(&entry->calls, __ATOMIC_RELAXED);
     entry->fail_code = code;
     entry->fail_at = code == CUDA_SUCCESS ? 0 : nth == 0 ? UINT64_MAX : calls + nth;
+    pthread_mutex_unlock(&sim.lock);
     return 0;
 }
 

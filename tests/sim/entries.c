@@ -47,7 +47,7 @@ static CUresult call_check_process(const struct entry *entry)
         return CUDA_SUCCESS;
     if (sim.forked)
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (sim.exited)
+    if (__atomic_load_n(&sim.exited, __ATOMIC_ACQUIRE))
         return CUDA_ERROR_DEINITIALIZED;
     return sim_in_callback ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }

@@ -10,9 +10,10 @@
  *   VRSIM_PROC_THUNKS=1              cuGetProcAddress hands out other addresses than dlsym
  *   VRSIM_CALL_NS=n                  host time that a call takes (100)
  *   VRSIM_REAL_TIME=1                the virtual clock follows the real one; waits sleep
- *   VRSIM_COUNTS=path|fd             at exit: "name calls" for every function that was called
- *   VRSIM_LOOKUPS=path               every cuGetProcAddress: "name version flags -> symbol"
- *   VRSIM_HAZARDS_FATAL=1            a process with hazards ends with status 86
+ *   VRSIM_COUNTS=path|fd             at exit: "name calls" for every function that was called; %p
+ * in a path is the process id VRSIM_LOOKUPS=path               every cuGetProcAddress: "name
+ * version flags -> symbol" VRSIM_HAZARDS_FATAL=1            a process with hazards ends with status
+ * 86
  *
  * Every function may be called by any thread, also before cuInit. Times are nanoseconds of the
  * virtual clock. Functions are found by dlsym or by linking the simulator.
