@@ -106,10 +106,21 @@ static void capture_start(struct stream *stream, CUstreamCaptureMode mode, struc
     stream->captured_ops = 0;
 }
 
+/* Finds the stream once no free of its context waits. */
+static CUresult capture_await(CUstream handle, struct stream **out)
+{
+    CUresult result = stream_find(handle, out);
+    while (result == CUDA_SUCCESS && (*out)->context->free_waiters > 0) {
+        pthread_cond_wait(&sim.changed, &sim.lock);
+        result = stream_find(handle, out);
+    }
+    return result;
+}
+
 static CUresult capture_try(CUstream handle, CUstreamCaptureMode mode, struct graph *graph)
 {
     struct stream *stream;
-    CUresult result = stream_find(handle, &stream);
+    CUresult result = capture_await(handle, &stream);
     if (result != CUDA_SUCCESS)
         return result;
     if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -118,8 +129,6 @@ static CUresult capture_try(CUstream handle, CUstreamCaptureMode mode, struct gr
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (stream->capture != NULL)
         return CUDA_ERROR_ILLEGAL_STATE;
-    while (stream->context->free_waiters > 0)
-        pthread_cond_wait(&sim.changed, &sim.lock);
     capture_start(stream, mode, graph);
     return CUDA_SUCCESS;
 }

@@ -260,6 +260,15 @@ void block_list_remove(struct block *block)
     *link = block->next;
 }
 
+bool block_list_maps(uint64_t address, size_t bytes)
+{
+    for (const struct block *block = off_card; block != NULL; block = block->next)
+        if (block->kind == BLOCK_MAPPED && block->address < address + bytes &&
+            address < block->address + block->bytes)
+            return true;
+    return false;
+}
+
 static struct block *piece_find(struct block *chunk, uint64_t address)
 {
     for (struct block *piece = chunk->pieces; piece != NULL; piece = piece->next)

@@ -206,8 +206,46 @@ static void accesses_prune(void)
     access_prune_at = kept < 32 ? 64 : 2 * kept;
 }
 
+static bool contains(const struct access *outer, const struct access *inner)
+{
+    return inner->slot == outer->slot && inner->address >= outer->address &&
+           inner->address + inner->bytes <= outer->address + outer->bytes;
+}
+
+/* The newest access to an earlier generation that `now` contains; NULL: none. */
+static const struct access *access_before(const struct access *now)
+{
+    const struct access *best = NULL;
+    for (size_t i = 0; i < access_count; i++) {
+        const struct access *old = &accesses[i];
+        if (old->generation < now->generation && contains(now, old) &&
+            (best == NULL || old->generation > best->generation))
+            best = old;
+    }
+    return best;
+}
+
+/* Forgets what the new access makes needless. On one stream a later access stands for an earlier
+ * one of its own generation; and of those to earlier generations the newest stands for the others.
+ */
+static void access_supersede(const struct access *now)
+{
+    const struct access *found = access_before(now);
+    struct access before = found != NULL ? *found : (struct access){0};
+    size_t kept = 0;
+    for (size_t i = 0; i < access_count; i++) {
+        const struct access *old = &accesses[i];
+        bool same = old->generation == now->generation && contains(now, old);
+        bool older = found != NULL && old->generation < before.generation && contains(&before, old);
+        if (!same && !older)
+            accesses[kept++] = accesses[i];
+    }
+    access_count = kept;
+}
+
 static void access_remember(struct access access)
 {
+    access_supersede(&access);
     if (access_count >= access_prune_at)
         accesses_prune();
     if (access_count == access_room) {

@@ -453,6 +453,7 @@ char *card_view(struct block *block);      /* host address of its first byte; NU
 struct block *block_new(enum block_kind kind, uint64_t address, size_t bytes);
 void block_list_add(struct block *block); /* off-card blocks: managed, host, mapped, IPC */
 void block_list_remove(struct block *block);
+bool block_list_maps(uint64_t address, size_t bytes); /* anything is mapped in the range */
 void card_drop_context(const struct context *context);
 void card_release_pending(struct context *context); /* cuMemFreeAsync of cuMemAlloc blocks */
 

@@ -52,23 +52,13 @@ CUresult vmm_reserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdevicep
     return CUDA_SUCCESS;
 }
 
-static struct block *mapped_in(uint64_t address, size_t bytes)
-{
-    for (uint64_t at = address; at < address + bytes; at += SIM_SLOT_BYTES) {
-        struct block *block = card_find(at);
-        if (block != NULL && block->kind == BLOCK_MAPPED)
-            return block;
-    }
-    return NULL;
-}
-
 CUresult vmm_unreserve(CUdeviceptr address, size_t bytes)
 {
     struct reservation **link = &reservations;
     while (*link != NULL && (*link)->address != address)
         link = &(*link)->next;
     struct reservation *found = *link;
-    if (found == NULL || found->bytes != bytes || mapped_in(address, bytes) != NULL)
+    if (found == NULL || found->bytes != bytes || block_list_maps(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     *link = found->next;
     munmap(found->place, found->place_bytes);
@@ -140,7 +130,7 @@ CUresult vmm_map(CUdeviceptr address, size_t bytes, size_t offset,
 {
     struct vmm_handle *handle = handle_alive(number);
     if (handle == NULL || flags != 0 || bytes == 0 || address % SIM_SLOT_BYTES != 0 ||
-        !reserved(address, bytes) || mapped_in(address, bytes) != NULL)
+        !reserved(address, bytes) || block_list_maps(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     if (offset != 0 || bytes != handle->bytes)
         return CUDA_ERROR_NOT_SUPPORTED;
