@@ -1,5 +1,8 @@
 """A Numba kernel over arrays that come and go."""
 import numpy
+
+if not hasattr(numpy, "row_stack"):  # gone since NumPy 2.5; Numba of the same age still looks for it
+    numpy.row_stack = numpy.vstack
 from numba import cuda
 
 
