@@ -9,34 +9,59 @@ static void misuse(struct sim_backing *sim, const char *what)
         sim->misuse = what;
 }
 
-static bool fails_now(uint64_t at, uint64_t count)
+/* Counts a call. On return the lock is held. True: the call fails by order. */
+static bool call_begin(struct sim_backing *sim, enum sim_call call)
 {
-    return at == UINT64_MAX || at == count;
+    if (sim->hook[call] != NULL)
+        sim->hook[call](sim);
+    pthread_mutex_lock(&sim->lock);
+    uint64_t count = ++sim->calls[call];
+    return sim->fail_at[call] == SIM_FAIL_ALWAYS || sim->fail_at[call] == count;
+}
+
+static uint64_t unit_of(uint64_t address)
+{
+    return (address - SIM_BASE_ADDRESS) / BACKING_SEGMENT_ALIGN_BYTES;
+}
+
+/* The lowest free range. */
+static uint64_t units_find(const struct sim_backing *sim, uint64_t units)
+{
+    uint64_t run = 0;
+    for (uint64_t i = 0; i < SIM_UNITS; i++) {
+        run = sim->unit_used[i] ? 0 : run + 1;
+        if (run == units)
+            return i + 1 - units;
+    }
+    fail_msg("the simulated address space is full");
+    return 0;
+}
+
+static uint64_t segment_place(struct sim_backing *sim, uint64_t bytes)
+{
+    uint64_t units = bytes / BACKING_SEGMENT_ALIGN_BYTES;
+    uint64_t first = units_find(sim, units);
+    memset(&sim->unit_used[first], 1, units);
+    sim->segment_bytes[first] = bytes;
+    sim->held_bytes += bytes;
+    if (sim->held_bytes > sim->held_peak_bytes)
+        sim->held_peak_bytes = sim->held_bytes;
+    return SIM_BASE_ADDRESS + first * BACKING_SEGMENT_ALIGN_BYTES;
 }
 
 static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address_out)
 {
     struct sim_backing *sim = self;
-    enum backing_status status = BACKING_NO_MEMORY;
-    uint64_t address;
-    pthread_mutex_lock(&sim->lock);
+    enum backing_status status = BACKING_OK;
+    bool failing = call_begin(sim, SIM_ACQUIRE);
     if (bytes == 0 || bytes % BACKING_SEGMENT_ALIGN_BYTES != 0)
         misuse(sim, "acquire of a size that is no multiple of 2 MiB");
-    if (fails_now(sim->fail_acquire_at, ++sim->acquires)) {
+    if (failing)
         status = sim->fail_status;
-    } else if (card_allocate(sim->card, bytes, &address)) {
-        int i = 0;
-        while (i < SIM_SEGMENTS_MAX && sim->segments[i].bytes != 0)
-            i++;
-        assert_true(i < SIM_SEGMENTS_MAX);
-        sim->segments[i].address = address;
-        sim->segments[i].bytes = bytes;
-        sim->held_bytes += bytes;
-        if (sim->held_bytes > sim->held_peak_bytes)
-            sim->held_peak_bytes = sim->held_bytes;
-        *address_out = address;
-        status = BACKING_OK;
-    }
+    else if (bytes > sim->card_bytes || sim->held_bytes > sim->card_bytes - bytes)
+        status = BACKING_NO_MEMORY;
+    else
+        *address_out = segment_place(sim, bytes);
     pthread_mutex_unlock(&sim->lock);
     return status;
 }
@@ -44,56 +69,43 @@ static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address
 static enum backing_status release(void *self, uint64_t address, uint64_t bytes)
 {
     struct sim_backing *sim = self;
-    if (sim->in_release != NULL)
-        sim->in_release(sim);
-    pthread_mutex_lock(&sim->lock);
-    int i = 0;
-    while (i < SIM_SEGMENTS_MAX &&
-           !(sim->segments[i].address == address && sim->segments[i].bytes == bytes))
-        i++;
-    bool failing = fails_now(sim->fail_release_at, ++sim->releases);
-    if (i == SIM_SEGMENTS_MAX || bytes == 0) {
+    bool failing = call_begin(sim, SIM_RELEASE);
+    uint64_t first = unit_of(address);
+    if (bytes == 0 || first >= SIM_UNITS || sim->segment_bytes[first] != bytes) {
         misuse(sim, "release of what is not held");
     } else if (!failing) {
-        card_release(sim->card, address, bytes);
-        sim->segments[i].bytes = 0;
+        memset(&sim->unit_used[first], 0, bytes / BACKING_SEGMENT_ALIGN_BYTES);
+        sim->segment_bytes[first] = 0;
         sim->held_bytes -= bytes;
     }
     pthread_mutex_unlock(&sim->lock);
     return failing ? sim->fail_status : BACKING_OK;
 }
 
-static enum backing_fence_state fence_state(struct sim_backing *sim, uint64_t fence)
+static enum backing_fence_state fence_ask(struct sim_backing *sim, enum sim_call call,
+                                          uint64_t fence)
 {
-    if (fence == 0 || fence > sim->fences || sim->fence_dropped[fence])
+    bool failing = call_begin(sim, call);
+    enum backing_fence_state state = BACKING_FENCE_FAILED;
+    if (fence == 0 || fence > sim->fences || sim->fence_dropped[fence]) {
         misuse(sim, "a fence was asked that is not there");
-    if (sim->fences_fail)
-        return BACKING_FENCE_FAILED;
-    return sim->fence_time[fence] <= sim->now ? BACKING_FENCE_PASSED : BACKING_FENCE_PENDING;
+    } else if (!failing) {
+        if (call == SIM_WAIT && sim->fence_time[fence] > sim->now)
+            sim->now = sim->fence_time[fence];
+        state = sim->fence_time[fence] <= sim->now ? BACKING_FENCE_PASSED : BACKING_FENCE_PENDING;
+    }
+    pthread_mutex_unlock(&sim->lock);
+    return state;
 }
 
 static enum backing_fence_state fence_poll(void *self, uint64_t fence)
 {
-    struct sim_backing *sim = self;
-    pthread_mutex_lock(&sim->lock);
-    sim->polls++;
-    enum backing_fence_state state = fence_state(sim, fence);
-    pthread_mutex_unlock(&sim->lock);
-    return state;
+    return fence_ask(self, SIM_POLL, fence);
 }
 
 static enum backing_fence_state fence_wait(void *self, uint64_t fence)
 {
-    struct sim_backing *sim = self;
-    pthread_mutex_lock(&sim->lock);
-    sim->waits++;
-    enum backing_fence_state state = fence_state(sim, fence);
-    if (state == BACKING_FENCE_PENDING) {
-        sim->now = sim->fence_time[fence];
-        state = BACKING_FENCE_PASSED;
-    }
-    pthread_mutex_unlock(&sim->lock);
-    return state;
+    return fence_ask(self, SIM_WAIT, fence);
 }
 
 static void fence_drop(void *self, uint64_t fence)
@@ -110,22 +122,29 @@ struct sim_backing *sim_backing_create(uint64_t card_bytes)
     struct sim_backing *sim = calloc(1, sizeof(*sim));
     assert_non_null(sim);
     pthread_mutex_init(&sim->lock, NULL);
-    sim->card = card_create(card_bytes);
+    sim->card_bytes = card_bytes;
     sim->fence_time = calloc(SIM_FENCES_MAX, sizeof(*sim->fence_time));
     sim->fence_dropped = calloc(SIM_FENCES_MAX, sizeof(*sim->fence_dropped));
+    sim->unit_used = calloc(SIM_UNITS, sizeof(*sim->unit_used));
+    sim->segment_bytes = calloc(SIM_UNITS, sizeof(*sim->segment_bytes));
     sim->fail_status = BACKING_NO_MEMORY;
-    assert_non_null(sim->card);
     assert_non_null(sim->fence_time);
     assert_non_null(sim->fence_dropped);
+    assert_non_null(sim->unit_used);
+    assert_non_null(sim->segment_bytes);
     return sim;
 }
 
 void sim_backing_destroy(struct sim_backing *sim)
 {
     assert_null(sim->misuse);
-    card_destroy(sim->card);
+    for (uint64_t fence = 1; fence <= sim->fences; fence++)
+        assert_int_equal(sim->fence_dropped[fence], 1);
+    pthread_mutex_destroy(&sim->lock);
     free(sim->fence_time);
     free(sim->fence_dropped);
+    free(sim->unit_used);
+    free(sim->segment_bytes);
     free(sim);
 }
 
@@ -149,6 +168,13 @@ uint64_t sim_backing_fence(struct sim_backing *sim, uint64_t time)
     return fence;
 }
 
+void sim_backing_advance(struct sim_backing *sim, uint64_t time)
+{
+    pthread_mutex_lock(&sim->lock);
+    sim->now += time;
+    pthread_mutex_unlock(&sim->lock);
+}
+
 void sim_backing_check(struct sim_backing *sim, struct pool *pool)
 {
     char why[200];
@@ -168,12 +194,24 @@ struct pool *sim_pool_create(struct sim_backing *sim, uint64_t arena_bytes, uint
     return pool;
 }
 
-uint64_t sim_alloc(struct pool *pool, uint64_t bytes)
+void sim_pool_end(struct sim_backing *sim, struct pool *pool)
+{
+    pool_destroy(pool, true);
+    assert_int_equal(sim->held_bytes, 0);
+    sim_backing_destroy(sim);
+}
+
+uint64_t sim_alloc_on(struct pool *pool, uint64_t bytes, uint64_t stream)
 {
     uint64_t address;
-    assert_int_equal(pool_alloc(pool, bytes, POOL_NO_STREAM, 0, &address), POOL_OK);
+    assert_int_equal(pool_alloc(pool, bytes, stream, 1, &address), POOL_OK);
     assert_int_equal(address % POOL_MIN_BLOCK_BYTES, 0);
     return address;
+}
+
+uint64_t sim_alloc(struct pool *pool, uint64_t bytes)
+{
+    return sim_alloc_on(pool, bytes, POOL_NO_STREAM);
 }
 
 void sim_free(uint64_t address)
@@ -181,4 +219,11 @@ void sim_free(uint64_t address)
     struct pool_block block;
     assert_int_equal(pool_free_begin(address, &block), POOL_OK);
     pool_free_finish(&block);
+}
+
+void sim_free_pending(struct sim_backing *sim, uint64_t address, uint64_t stream, uint64_t time)
+{
+    struct pool_block block;
+    assert_int_equal(pool_free_begin(address, &block), POOL_OK);
+    pool_free_pend(&block, stream, sim_backing_fence(sim, time));
 }

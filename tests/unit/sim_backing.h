@@ -1,9 +1,13 @@
-/* sim_backing.h - a backing for tests: a card of a given size by the driver's rules
- * (tools/replay/card.h), fences on a clock that the test advances, failures on demand, and a watch
- * on how the pool uses it.
+/* sim_backing.h - a backing for tests: a card of a given size that hands out multiples of 2 MiB as
+ * long as the total fits (the driver maps scattered pages, so nothing fragments), the lowest
+ * addresses first and again after a release; fences on a clock that the test advances; failures on
+ * demand; and a watch on how the pool uses it.
  *
  * A misuse (a segment released twice or in part, a fence asked after it was dropped or dropped
- * twice) is remembered in `misuse` and fails sim_backing_check(). Lock: one of its own.
+ * twice) is remembered in `misuse` and fails sim_backing_check(); so does a fence that was never
+ * dropped, in sim_backing_destroy().
+ *
+ * Lock: one of its own; hooks are called without it.
  */
 #ifndef VRAMALLOC_TESTS_SIM_BACKING_H
 #define VRAMALLOC_TESTS_SIM_BACKING_H
@@ -11,31 +15,35 @@
 #include <pthread.h>
 
 #include "../../pool/pool.h"
-#include "../../tools/replay/card.h"
 
-enum { SIM_FENCES_MAX = 1 << 20, SIM_SEGMENTS_MAX = 1 << 14 };
+#define SIM_BASE_ADDRESS  ((uint64_t)0x7f0000000000)
+#define SIM_UNITS         ((uint64_t)1 << 19) /* of 2 MiB: the address space is 1 TiB */
+#define SIM_FAIL_ALWAYS   UINT64_MAX
+#define SIM_CARD_NO_BOUND UINT64_MAX
+
+enum { SIM_FENCES_MAX = 1 << 20 };
+
+enum sim_call { SIM_ACQUIRE = 0, SIM_RELEASE, SIM_POLL, SIM_WAIT, SIM_CALLS };
 
 struct sim_backing {
     pthread_mutex_t lock;
-    struct card *card;
+    uint64_t card_bytes;
     uint64_t held_bytes;
     uint64_t held_peak_bytes;
-    uint64_t acquires, releases, polls, waits;
-    uint64_t fail_acquire_at; /* the n-th acquire from 1 fails; UINT64_MAX: all do; 0: none */
-    uint64_t fail_release_at;
-    enum backing_status fail_status;
-    uint64_t now;    /* a fence passes when now reaches its time */
-    uint64_t fences; /* handed out: 1 .. fences */
+    uint64_t calls[SIM_CALLS];
+    uint64_t fail_at[SIM_CALLS];     /* the n-th call from 1 fails; SIM_FAIL_ALWAYS; 0: none */
+    enum backing_status fail_status; /* what a failing acquire or release says */
+    uint64_t now;                    /* a fence passes when now reaches its time */
+    uint64_t fences;                 /* handed out: 1 .. fences */
     uint64_t *fence_time;
     uint8_t *fence_dropped;
-    bool fences_fail;
-    void (*in_release)(struct sim_backing *sim); /* called inside release, without the lock */
-    struct {
-        uint64_t address, bytes;
-    } segments[SIM_SEGMENTS_MAX];
+    uint8_t *unit_used;      /* of the address space */
+    uint64_t *segment_bytes; /* by its first unit; 0: no segment starts here */
     const char *misuse;
+    void (*hook[SIM_CALLS])(struct sim_backing *sim); /* called inside, first */
 };
 
+/* card_bytes: SIM_CARD_NO_BOUND for a card without bound. */
 struct sim_backing *sim_backing_create(uint64_t card_bytes);
 void sim_backing_destroy(struct sim_backing *sim);
 struct backing sim_backing_get(struct sim_backing *sim);
@@ -43,14 +51,24 @@ struct backing sim_backing_get(struct sim_backing *sim);
 /* A fence that passes when sim->now reaches `time`. */
 uint64_t sim_backing_fence(struct sim_backing *sim, uint64_t time);
 
+/* The clock goes on. Other threads may use the backing meanwhile. */
+void sim_backing_advance(struct sim_backing *sim, uint64_t time);
+
 /* Fails the test if the pool misused the backing, or pool_check() finds something. */
 void sim_backing_check(struct sim_backing *sim, struct pool *pool);
 
 /* A pool on a card, with slack 10 and the first segment of arena_bytes (0: the default). */
 struct pool *sim_pool_create(struct sim_backing *sim, uint64_t arena_bytes, uint64_t limit_bytes);
 
+/* Destroys both. */
+void sim_pool_end(struct sim_backing *sim, struct pool *pool);
+
 /* pool_alloc and an immediate free, failing the test on any other status than POOL_OK. */
 uint64_t sim_alloc(struct pool *pool, uint64_t bytes);
+uint64_t sim_alloc_on(struct pool *pool, uint64_t bytes, uint64_t stream);
 void sim_free(uint64_t address);
+
+/* Frees under a fence that passes at `time`. */
+void sim_free_pending(struct sim_backing *sim, uint64_t address, uint64_t stream, uint64_t time);
 
 #endif

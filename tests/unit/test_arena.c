@@ -6,7 +6,7 @@
 static void the_first_segment_is_as_configured(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 100 * MIB + 1, 0);
     sim_alloc(pool, 1);
     assert_int_equal(sim->held_bytes, 102 * MIB);
@@ -31,7 +31,7 @@ static void the_limit_is_never_exceeded(void **state)
 {
     (void)state;
     for (uint64_t limit = 2 * MIB; limit < 300 * MIB; limit += 17 * MIB + 333) {
-        struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+        struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
         struct pool *pool = sim_pool_create(sim, 0, limit);
         uint64_t address, got = 0;
         while (pool_alloc(pool, MIB, POOL_NO_STREAM, 0, &address) == POOL_OK)
@@ -47,7 +47,7 @@ static void the_limit_is_never_exceeded(void **state)
 static void idle_memory_over_the_slack_is_released_on_trim(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     struct pool_block block;
     uint64_t a = sim_alloc(pool, GIB);
@@ -69,18 +69,18 @@ static void idle_memory_over_the_slack_is_released_on_trim(void **state)
 static void a_refused_release_leaves_the_pool_whole(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     struct pool_stats stats;
     uint64_t a = sim_alloc(pool, 100 * MIB);
     sim_free(a);
-    sim->fail_release_at = UINT64_MAX;
+    sim->fail_at[SIM_RELEASE] = UINT64_MAX;
     assert_int_equal(pool_trim(pool, 0), 0);
     sim_backing_check(sim, pool);
     pool_stats_read(pool, &stats);
     assert_int_equal(stats.segment_release_failures, 1);
     assert_int_equal(sim_alloc(pool, 100 * MIB), a);
-    sim->fail_release_at = 0;
+    sim->fail_at[SIM_RELEASE] = 0;
     sim_free(a);
     assert_int_equal(pool_trim(pool, 0), 100 * MIB);
     sim_backing_check(sim, pool);
@@ -94,11 +94,11 @@ static void a_refused_growth_leaves_the_pool_whole(void **state)
     static const enum backing_status refusals[] = {BACKING_NO_MEMORY, BACKING_FAILED};
     for (int r = 0; r < 2; r++) {
         for (uint64_t at = 1; at < 8; at++) {
-            struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+            struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
             struct pool *pool = sim_pool_create(sim, 0, 0);
             uint64_t address;
             sim->fail_status = refusals[r];
-            sim->fail_acquire_at = at;
+            sim->fail_at[SIM_ACQUIRE] = at;
             for (uint64_t i = 1; i < 40; i++) {
                 pool_alloc(pool, i * 3 * MIB, POOL_NO_STREAM, 0, &address);
                 sim_backing_check(sim, pool);
@@ -113,10 +113,10 @@ static void a_refused_growth_leaves_the_pool_whole(void **state)
 static void nothing_is_had_from_a_card_that_refuses_all(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     uint64_t address = 1;
-    sim->fail_acquire_at = UINT64_MAX;
+    sim->fail_at[SIM_ACQUIRE] = UINT64_MAX;
     assert_int_equal(pool_alloc(pool, 1, POOL_NO_STREAM, 0, &address), POOL_NO_MEMORY);
     assert_int_equal(address, 0);
     assert_int_equal(pool_alloc(pool, GIB, POOL_NO_STREAM, 0, &address), POOL_NO_MEMORY);
@@ -136,14 +136,14 @@ static void allocate_meanwhile(struct sim_backing *sim)
 static void others_allocate_while_a_segment_is_released(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     sim_alloc(pool, 512);
     sim_free(sim_alloc(pool, 500 * MIB));
     released_pool = pool;
-    sim->in_release = allocate_meanwhile;
+    sim->hook[SIM_RELEASE] = allocate_meanwhile;
     assert_true(pool_trim(pool, 0) >= 500 * MIB);
-    sim->in_release = NULL;
+    sim->hook[SIM_RELEASE] = NULL;
     sim_backing_check(sim, pool);
     pool_destroy(pool, true);
     sim_backing_destroy(sim);

@@ -8,7 +8,7 @@
 static void tail_is_given_back(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
     uint64_t a = sim_alloc(pool, 5 * POOL_PAGE_BYTES - 100);
     uint64_t b = sim_alloc(pool, 3 * POOL_PAGE_BYTES);
@@ -24,7 +24,7 @@ static void tail_is_given_back(void **state)
 static void smallest_run_that_fits_is_taken(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
     uint64_t hole10 = sim_alloc(pool, 10 * POOL_PAGE_BYTES);
     sim_alloc(pool, POOL_PAGE_BYTES);
@@ -46,7 +46,7 @@ static void smallest_run_that_fits_is_taken(void **state)
 static void equal_runs_go_by_address(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
     uint64_t block[8];
     for (int i = 0; i < 8; i++) {
@@ -68,7 +68,7 @@ static void neighbours_merge_in_any_order(void **state)
     static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                      {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     for (int o = 0; o < 6; o++) {
-        struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+        struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
         struct pool *pool = sim_pool_create(sim, 2 * MIB, 0);
         struct pool_stats stats;
         uint64_t block[3];
@@ -89,7 +89,7 @@ static void neighbours_merge_in_any_order(void **state)
 static void interior_addresses_lead_to_their_run(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     struct pool_block found;
     uint64_t big = sim_alloc(pool, 10 * GIB);
@@ -111,7 +111,7 @@ static void interior_addresses_lead_to_their_run(void **state)
 static void orders_are_counted(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
     struct pool_stats stats;
     uint64_t bytes = 0, runs = 0;

@@ -6,7 +6,7 @@
 static void sizes_at_the_edges(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     uint64_t address = 1;
     assert_int_equal(pool_alloc(pool, 0, POOL_NO_STREAM, 0, &address), POOL_INVALID);
@@ -43,7 +43,7 @@ static void a_large_card_is_served_whole(void **state)
 static void frees_are_refused_unless_a_block_is_live_there(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     static const uint64_t sizes[] = {512, 30000, 3 * MIB, 200 * MIB};
     struct pool_block block, zero = {0};
@@ -73,7 +73,7 @@ static void frees_are_refused_unless_a_block_is_live_there(void **state)
 static void a_cancelled_free_leaves_the_block_live(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     struct pool_block block;
     uint64_t a = sim_alloc(pool, 1000);
@@ -92,7 +92,7 @@ static void a_cancelled_free_leaves_the_block_live(void **state)
 static void serials_are_never_used_twice(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *first = sim_pool_create(sim, 0, 0), *second = sim_pool_create(sim, 0, 0);
     struct pool_block block;
     uint64_t last[2] = {0, 0};
@@ -114,13 +114,13 @@ static void serials_are_never_used_twice(void **state)
 static void a_destroyed_pool_serves_nothing(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     struct pool_block block;
     struct pool_stats stats;
     uint64_t address, a = sim_alloc(pool, 1000);
     pool_destroy(pool, false);
-    assert_int_equal(sim->releases, 0);
+    assert_int_equal(sim->calls[SIM_RELEASE], 0);
     assert_false(pool_owns(a));
     assert_int_equal(pool_free_begin(a, &block), POOL_NOT_OWNED);
     assert_int_equal(pool_find(a, &block), POOL_NOT_OWNED);
@@ -144,7 +144,7 @@ static void visit_one(void *arg, const struct pool_block *block)
 static void live_blocks_are_visited_once(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     uint64_t sums[2] = {0, 0}, bytes = 0, freed = 0;
     for (uint64_t i = 1; i < 300; i++) {
@@ -166,7 +166,7 @@ static void live_blocks_are_visited_once(void **state)
 static void the_figures_add_up(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     struct pool_stats s;
     uint64_t requested = 0;

@@ -8,7 +8,7 @@ static void a_slab_is_filled_before_the_next(void **state)
 {
     (void)state;
     for (int c = 0; c < SIZE_CLASS_COUNT; c++) {
-        struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+        struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
         struct pool *pool = sim_pool_create(sim, 0, 0);
         const struct size_class *size = size_class_get(c);
         struct pool_stats stats;
@@ -31,7 +31,7 @@ static void a_slab_is_filled_before_the_next(void **state)
 static void the_lowest_free_slot_is_taken(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     uint64_t block[100];
     for (int i = 0; i < 100; i++)
@@ -50,7 +50,7 @@ static void the_lowest_free_slot_is_taken(void **state)
 static void empty_slabs_go_back(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     static uint64_t block[1000];
     struct pool_stats stats;
@@ -73,7 +73,7 @@ static void empty_slabs_go_back(void **state)
 static void a_tail_is_no_block(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     const struct size_class *size = size_class_get(size_class_of(3 * 512));
     struct pool_block found;

@@ -2,6 +2,7 @@
  * Traces are read from tests/data, or the folder in VRAMALLOC_TEST_DATA. */
 #include "unit.h"
 
+#include "../../tools/replay/card.h"
 #include "../../tools/replay/trace.h"
 #include "sim_backing.h"
 
@@ -14,7 +15,7 @@ static void trace_replay(const char *name)
     snprintf(path, sizeof(path), "%s/%s.csv.gz", folder != NULL ? folder : "tests/data", name);
     if (!trace_load(path, &trace, &error))
         fail_msg("%s:%zu: %s", path, error.line, error.reason);
-    struct sim_backing *sim = sim_backing_create(UINT64_MAX);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct card *driver = card_create(UINT64_MAX);
     struct pool *pool = sim_pool_create(sim, 0, 0);
     uint64_t *address = calloc(trace.block_count, sizeof(*address));
@@ -48,7 +49,7 @@ static void trace_replay(const char *name)
         name, trace.event_count, (double)stats.peak_live_requested_bytes / (double)MIB,
         (double)stats.peak_backed_bytes / (double)MIB,
         (double)card_peak_bytes(driver) / (double)MIB,
-        (unsigned long long)(sim->acquires + sim->releases));
+        (unsigned long long)(sim->calls[SIM_ACQUIRE] + sim->calls[SIM_RELEASE]));
     free(address);
     free(native);
     card_destroy(driver);
