@@ -34,7 +34,7 @@ UNIT_HELPERS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/test_%,$
                   tools/replay/trace.c tools/replay/card.c)
 UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
-                 $(BUILD)/sim/libcudart.so $(BUILD)/sim/libcudart_static.a
+                 $(BUILD)/sim/libcudart_static.a
 
 .PHONY: all library sim units victims setup check demo asan ubsan tsan coverage tidy format format-check \
         gpu-check gpu-bench gpu-build install uninstall clean help always
@@ -105,9 +105,7 @@ $(BUILD)/sim/libcudart.so.%: $(RUN_OBJECTS) tests/runtime/libcudart.%.map
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -shared -o $@ $(RUN_OBJECTS) -Wl,-soname,libcudart.so.$* \
 	    -Wl,--version-script=tests/runtime/libcudart.$*.map -Wl,-Bsymbolic $(LIBC_PARTS)
-
-$(BUILD)/sim/libcudart.so: $(BUILD)/sim/libcudart.so.13
-	ln -sf libcudart.so.13 $@
+	$(if $(filter 13,$*),ln -sf $(@F) $(@D)/libcudart.so)
 
 $(BUILD)/sim/libcudart_static.a: $(RUN_OBJECTS)
 	@mkdir -p $(@D)
