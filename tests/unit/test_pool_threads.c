@@ -1,5 +1,9 @@
-/* test_pool_threads.c - many threads on one pool: no block is handed out twice, and all adds up at
- * the end. Run under ThreadSanitizer as well. */
+/* test_pool_threads.c - many threads on one pool: no byte is handed out twice, and all adds up at
+ * the end. Run under ThreadSanitizer as well.
+ *
+ * Who owns what is kept outside the pool, by pages of 64 KiB: a large block owns its pages whole; a
+ * small one owns its steps of 512 bytes and counts as a guest in its page.
+ */
 #include "unit.h"
 
 #include <pthread.h>
@@ -7,7 +11,7 @@
 
 #include "sim_backing.h"
 
-enum { THREADS = 8, BLOCKS = 200, OWNERS = 1 << 20 };
+enum { THREADS = 8, BLOCKS = 200, PAGES = 1 << 18, STEPS_PER_PAGE = 128, PAGE_OWNED = -1 };
 
 struct worker {
     pthread_t thread;
@@ -17,9 +21,11 @@ struct worker {
     uint64_t operations;
 };
 
-/* Who owns each 512-byte step, hashed: a second owner of a live block is seen. */
-static uint8_t owned[OWNERS];
+static int page_state[PAGES]; /* PAGE_OWNED, or the number of small blocks' pieces in it */
+static bool step_owned[(size_t)PAGES * STEPS_PER_PAGE];
 static bool stop;
+static uint64_t overlaps;  /* of blocks that were live at the same time */
+static uint64_t clock_now; /* of the fences */
 
 static uint64_t next(struct worker *worker)
 {
@@ -29,22 +35,69 @@ static uint64_t next(struct worker *worker)
     return worker->random;
 }
 
-static uint8_t *owner_of(uint64_t address)
+static void overlap_if(bool seen)
 {
-    return &owned[((address / 512) * UINT64_C(0x9E3779B97F4A7C15)) >> 44];
+    if (seen)
+        __atomic_fetch_add(&overlaps, 1, __ATOMIC_RELAXED);
+}
+
+static void page_own(uint64_t page)
+{
+    overlap_if(__atomic_exchange_n(&page_state[page], PAGE_OWNED, __ATOMIC_RELAXED) != 0);
+}
+
+static void page_disown(uint64_t page)
+{
+    overlap_if(__atomic_exchange_n(&page_state[page], 0, __ATOMIC_RELAXED) != PAGE_OWNED);
+}
+
+static void step_own(uint64_t step)
+{
+    int before = __atomic_fetch_add(&page_state[step / STEPS_PER_PAGE], 1, __ATOMIC_RELAXED);
+    overlap_if(before == PAGE_OWNED);
+    overlap_if(__atomic_exchange_n(&step_owned[step], true, __ATOMIC_RELAXED));
+}
+
+static void step_disown(uint64_t step)
+{
+    overlap_if(!__atomic_exchange_n(&step_owned[step], false, __ATOMIC_RELAXED));
+    overlap_if(__atomic_fetch_sub(&page_state[step / STEPS_PER_PAGE], 1, __ATOMIC_RELAXED) <= 0);
+}
+
+/* Tells of the steps or pages of a block: owned, or owned no more. */
+static void block_tell(uint64_t address, uint64_t bytes, bool own)
+{
+    bool small = bytes <= 32 * KIB;
+    uint64_t unit = small ? POOL_MIN_BLOCK_BYTES : POOL_PAGE_BYTES;
+    uint64_t first = (address - SIM_BASE_ADDRESS) / unit;
+    uint64_t end = first + (bytes + unit - 1) / unit;
+    if (end > (uint64_t)PAGES * (small ? STEPS_PER_PAGE : 1))
+        abort();
+    for (uint64_t i = first; i < end; i++) {
+        if (small)
+            (own ? step_own : step_disown)(i);
+        else
+            (own ? page_own : page_disown)(i);
+    }
 }
 
 static void free_one(struct worker *worker, uint64_t address)
 {
     struct pool_block block;
-    uint64_t how = next(worker) % 8;
-    __atomic_fetch_sub(owner_of(address), 1, __ATOMIC_RELAXED);
+    uint64_t how = next(worker) % 16;
     if (pool_free_begin(address, &block) != POOL_OK)
         abort();
-    if (how < 4)
+    block_tell(address, block.requested_bytes, false);
+    uint64_t time = __atomic_load_n(&clock_now, __ATOMIC_RELAXED) + next(worker) % 5;
+    if (how == 0) {
+        block_tell(address, block.requested_bytes, true);
+        pool_free_cancel(&block);
+        free_one(worker, address);
+    } else if (how < 8) {
         pool_free_finish(&block);
-    else
-        pool_free_pend(&block, how, sim_backing_fence(worker->sim, 0));
+    } else {
+        pool_free_pend(&block, how - 8, sim_backing_fence(worker->sim, time));
+    }
 }
 
 static void *work(void *arg)
@@ -60,8 +113,9 @@ static void *work(void *arg)
         } else {
             uint64_t bytes = (uint64_t)1 << next(worker) % 26;
             uint64_t stream = next(worker) % 8;
+            bytes -= next(worker) % (bytes / 2 + 1);
             if (pool_alloc(worker->pool, bytes, stream, 0, &block[i]) == POOL_OK)
-                __atomic_fetch_add(owner_of(block[i]), 1, __ATOMIC_RELAXED);
+                block_tell(block[i], bytes, true);
         }
         if (next(worker) % 64 == 0)
             pool_trim(worker->pool, UINT64_MAX);
@@ -69,6 +123,8 @@ static void *work(void *arg)
             pool_trim(worker->pool, 0);
         if (next(worker) % 128 == 0)
             pool_forget_stream(worker->pool, 1 + next(worker) % 7);
+        if (next(worker) % 128 == 0)
+            pool_collect(worker->pool);
     }
     for (int i = 0; i < BLOCKS; i++)
         if (block[i] != 0)
@@ -83,20 +139,26 @@ static void threads_share_a_pool(void **state)
     struct pool *pool = sim_pool_create(sim, 0, 0);
     static struct worker worker[THREADS];
     struct pool_stats stats;
-    struct timespec pause = {.tv_sec = 2};
+    struct timespec pause = {.tv_nsec = 1000000};
     for (int i = 0; i < THREADS; i++) {
         worker[i] = (struct worker){.pool = pool, .sim = sim, .random = (uint64_t)i + 12345};
         assert_int_equal(pthread_create(&worker[i].thread, NULL, work, &worker[i]), 0);
     }
-    nanosleep(&pause, NULL);
+    for (int ms = 0; ms < 2000; ms++) {
+        nanosleep(&pause, NULL);
+        sim_backing_advance(sim, 1);
+        __atomic_fetch_add(&clock_now, 1, __ATOMIC_RELAXED);
+    }
     __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
     uint64_t operations = 0;
     for (int i = 0; i < THREADS; i++) {
         pthread_join(worker[i].thread, NULL);
         operations += worker[i].operations;
     }
+    sim_backing_advance(sim, 1000000);
     pool_collect(pool);
     sim_backing_check(sim, pool);
+    assert_int_equal(overlaps, 0);
     pool_stats_read(pool, &stats);
     printf("%llu operations, %llu refused\n", (unsigned long long)operations,
            (unsigned long long)stats.refused);
@@ -104,8 +166,7 @@ static void threads_share_a_pool(void **state)
     assert_int_equal(stats.limbo_blocks, 0);
     assert_int_equal(pool_trim(pool, 0), stats.backed_bytes);
     assert_int_equal(sim->held_bytes, 0);
-    pool_destroy(pool, true);
-    sim_backing_destroy(sim);
+    sim_pool_end(sim, pool);
 }
 
 /* A card with room for one block: a thread must not be refused while another gives memory back. */
@@ -142,8 +203,7 @@ static void nobody_is_refused_while_memory_comes_back(void **state)
         assert_int_equal(worker[i].operations, 0);
     }
     sim_backing_check(sim, pool);
-    pool_destroy(pool, true);
-    sim_backing_destroy(sim);
+    sim_pool_end(sim, pool);
 }
 
 int main(void)
