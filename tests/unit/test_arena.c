@@ -15,6 +15,96 @@ static void the_first_segment_is_as_configured(void **state)
     sim_backing_destroy(sim);
 }
 
+/* The configured segment comes also where a large block was first, and serves large blocks. */
+static void the_arena_is_had_whatever_comes_first(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t first_bytes, held_bytes;
+    } rows[] = {
+        {512, GIB},
+        {100 * MIB, GIB},
+        {GIB, GIB + 128 * MIB}, /* it fills the arena; the next segment is for the small one */
+        {3 * GIB, 4 * GIB}};
+    for (int i = 0; i < 4; i++) {
+        struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+        struct pool *pool = sim_pool_create(sim, GIB, 0);
+        uint64_t a = sim_alloc(pool, rows[i].first_bytes);
+        sim_alloc(pool, 512);
+        assert_int_equal(sim->held_bytes, rows[i].held_bytes);
+        sim_free(a);
+        sim_backing_check(sim, pool);
+        sim_pool_end(sim, pool);
+    }
+}
+
+static void a_refused_arena_is_halved(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(300 * MIB);
+    struct pool *pool = sim_pool_create(sim, GIB, 0);
+    sim_alloc(pool, 512);
+    assert_int_equal(sim->held_bytes, 256 * MIB);
+    sim_pool_end(sim, pool);
+}
+
+static void an_idle_arena_is_kept(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = sim_pool_create(sim, GIB, 0);
+    struct pool_block block;
+    assert_int_equal(pool_free_begin(sim_alloc(pool, 512), &block), POOL_OK);
+    assert_int_equal(pool_free_finish(&block), 0);
+    assert_int_equal(pool_trim(pool, UINT64_MAX), 0);
+    assert_int_equal(sim->held_bytes, GIB);
+    sim_pool_end(sim, pool);
+}
+
+static void the_longest_idle_goes_first(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    uint64_t block[5];
+    for (int i = 0; i < 5; i++)
+        block[i] = sim_alloc(pool, (100 + 2 * (uint64_t)i) * MIB);
+    static const int order[] = {3, 0, 4, 1, 2};
+    for (int i = 0; i < 5; i++)
+        sim_free(block[order[i]]);
+    uint64_t kept = 520 * MIB;
+    for (int i = 0; i < 5; i++) {
+        kept -= (100 + 2 * (uint64_t)order[i]) * MIB;
+        assert_true(pool_owns(block[order[i]]));
+        pool_trim(pool, kept);
+        assert_false(pool_owns(block[order[i]]));
+        assert_int_equal(sim->held_bytes, kept);
+        sim_backing_check(sim, pool);
+    }
+    sim_pool_end(sim, pool);
+}
+
+static void no_slack_keeps_the_peak_and_the_floor(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct backing backing = sim_backing_get(sim);
+    struct pool_config config = {.slack_percent = 0};
+    struct pool *pool = pool_create(&config, &backing);
+    assert_non_null(pool);
+    uint64_t block[40];
+    for (int i = 0; i < 40; i++)
+        block[i] = sim_alloc(pool, 50 * MIB);
+    for (int i = 0; i < 40; i++)
+        sim_free(block[i]);
+    sim_free(sim_alloc(pool, 512)); /* the first segment */
+    for (int i = 0; i < 3; i++)
+        sim_free(sim_alloc(pool, (2100 + 100 * (uint64_t)i) * MIB));
+    pool_trim(pool, UINT64_MAX);
+    assert_true(sim->held_bytes <= (2300 + 64) * MIB);
+    sim_pool_end(sim, pool);
+}
+
 static void a_small_card_gets_small_segments(void **state)
 {
     (void)state;
@@ -153,6 +243,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_segment_is_as_configured),
+        cmocka_unit_test(the_arena_is_had_whatever_comes_first),
+        cmocka_unit_test(a_refused_arena_is_halved),
+        cmocka_unit_test(an_idle_arena_is_kept),
+        cmocka_unit_test(the_longest_idle_goes_first),
+        cmocka_unit_test(no_slack_keeps_the_peak_and_the_floor),
         cmocka_unit_test(a_small_card_gets_small_segments),
         cmocka_unit_test(the_limit_is_never_exceeded),
         cmocka_unit_test(idle_memory_over_the_slack_is_released_on_trim),

@@ -49,7 +49,29 @@ static void large_tables_are_mapped_whole(void **state)
     table[(10 << 20) - 1] = 1;
     metadata_give(&metadata, table, 10 << 20);
     assert_null(metadata_take(&metadata, 0));
+    assert_false(metadata.refused);
     assert_null(metadata_take(&metadata, SIZE_MAX / 2));
+    assert_true(metadata.refused);
+    metadata_end(&metadata);
+}
+
+static void chunks_double(void **state)
+{
+    (void)state;
+    struct metadata metadata = {0};
+    size_t last = 0, bytes = 0;
+    int chunks = 0;
+    for (int i = 0; i < 300000; i++) {
+        assert_non_null(metadata_take(&metadata, 100));
+        if (metadata.chunks->bytes != last) {
+            assert_true(last == 0 || metadata.chunks->bytes == 2 * last);
+            last = metadata.chunks->bytes;
+            bytes += last;
+            chunks++;
+        }
+    }
+    assert_in_range(chunks, 5, 7); /* 37 MiB in chunks of 1, 2, 4, 8, 16 and 32 */
+    assert_true(bytes < (size_t)64 << 20);
     metadata_end(&metadata);
 }
 
@@ -59,6 +81,7 @@ int main(void)
         cmocka_unit_test(records_are_zeroed_and_apart),
         cmocka_unit_test(a_record_is_reused_zeroed),
         cmocka_unit_test(large_tables_are_mapped_whole),
+        cmocka_unit_test(chunks_double),
     };
     return cmocka_run_group_tests_name("metadata", tests, NULL, NULL);
 }
