@@ -12,8 +12,8 @@ static void *find(const char *name, int version, cuuint64_t flags)
     results[0] = (int)get1(name, &one, version, flags);
     results[1] = (int)get2(name, &two, version, flags, NULL);
     results[2] = (int)get2(name, &three, version, flags, &status);
-    printf("%s v%d flags %d: %d %d %d status %d, all the same %d\n", name, version, (int)flags, results[0],
-           results[1], results[2], (int)status, one == two && two == three);
+    printf("%s v%d flags %d: %d %d %d status %d, all the same %d\n", name, version, (int)flags,
+           results[0], results[1], results[2], (int)status, one == two && two == three);
     return two;
 }
 
@@ -32,11 +32,13 @@ int main(void)
     }
     MUST(((CUresult(*)(unsigned))find("cuInit", 2000, 0))(0));
     MUST(((CUresult(*)(CUdevice *, int))find("cuDeviceGet", 2000, 0))(&device, 0));
-    MUST(((CUresult(*)(CUcontext *, CUdevice))find("cuDevicePrimaryCtxRetain", 7000, 0))(&context, device));
+    MUST(((CUresult(*)(CUcontext *, CUdevice))find("cuDevicePrimaryCtxRetain", 7000, 0))(&context,
+                                                                                         device));
     MUST(((CUresult(*)(CUcontext))find("cuCtxSetCurrent", 4000, 0))(context));
     MUST(((CUresult(*)(void))find("cuCtxSynchronize", 2000, 0))());
     MUST(((CUresult(*)(CUcontext))find("cuCtxSynchronize", 13000, 0))(context));
-    CUresult (*alloc)(CUdeviceptr *, size_t) = (CUresult(*)(CUdeviceptr *, size_t))find("cuMemAlloc", 3020, 0);
+    CUresult (*alloc)(CUdeviceptr *, size_t) =
+        (CUresult(*)(CUdeviceptr *, size_t))find("cuMemAlloc", 3020, 0);
     CUresult (*release)(CUdeviceptr) = (CUresult(*)(CUdeviceptr))find("cuMemFree", 13000, 0);
     MUST(alloc(&a, 12345));
     MUST(release(a));

@@ -16,8 +16,8 @@ int main(int argc, char **argv)
         }
         int (*allocate)(void **, size_t) = (int (*)(void **, size_t))dlsym(runtime, "cudaMalloc");
         release[i] = (int (*)(void *))dlsym(runtime, "cudaFree");
-        printf("runtime %d: cudaMalloc %d, global cudaMalloc seen %d\n", i, allocate(&block[i], 100000),
-               dlsym(RTLD_DEFAULT, "cudaMalloc") != NULL);
+        printf("runtime %d: cudaMalloc %d, global cudaMalloc seen %d\n", i,
+               allocate(&block[i], 100000), dlsym(RTLD_DEFAULT, "cudaMalloc") != NULL);
     }
     for (int i = 1; i < argc; i++) /* each frees the other's block */
         printf("runtime %d: cudaFree %d\n", i, release[i](block[argc - i]));

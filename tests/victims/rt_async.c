@@ -8,7 +8,8 @@ int main(void)
     void *block[4][8] = {{0}};
     int failed = 0;
     for (int s = 0; s < 4; s++)
-        MUST(cudaStreamCreateWithFlags(&stream[s], s % 2 ? cudaStreamNonBlocking : cudaStreamDefault));
+        MUST(cudaStreamCreateWithFlags(&stream[s],
+                                       s % 2 ? cudaStreamNonBlocking : cudaStreamDefault));
     for (int i = 0; i < 400; i++) {
         int s = i % 4, k = i / 4 % 8;
         size_t bytes = (size_t)1 << (10 + i * 7 % 14);

@@ -1,5 +1,5 @@
-/* Cases 14 and 15: allocation and free while a stream captures, on the same and on another thread, in each
- * mode. What the capture becomes must not depend on the library, unless for the better.
+/* Cases 14 and 15: allocation and free while a stream captures, on the same and on another thread,
+ * in each mode. What the capture becomes must not depend on the library, unless for the better.
  *
  * usage: rt_capture held      memory of the size is held by the process already
  *        rt_capture other     the other thread frees (a barrier) in each mode
@@ -56,7 +56,8 @@ static void served_from_held_memory(void)
     pthread_join(worker, NULL);
     printf("  end: %s\n", cudaGetErrorName(cudaStreamEndCapture(stream, &graph)));
     MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-    printf("  same thread, relaxed: cudaMalloc %s\n", cudaGetErrorName(cudaMalloc(&blocks[2], 256)));
+    printf("  same thread, relaxed: cudaMalloc %s\n",
+           cudaGetErrorName(cudaMalloc(&blocks[2], 256)));
     printf("  end: %s\n", cudaGetErrorName(cudaStreamEndCapture(stream, &graph)));
     SHOW(cudaFree(blocks[1]));
     SHOW(cudaFree(blocks[2]));

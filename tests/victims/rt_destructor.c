@@ -11,8 +11,8 @@ static void at_exit(void)
 __attribute__((destructor)) static void at_end(void)
 {
     cudaError_t result = cudaFree(second);
-    printf("destructor %s\n", result == cudaSuccess || result == cudaErrorCudartUnloading ? "survived"
-                                                                                          : "odd");
+    printf("destructor %s\n",
+           result == cudaSuccess || result == cudaErrorCudartUnloading ? "survived" : "odd");
     fflush(stdout);
 }
 

@@ -1,4 +1,5 @@
-/* A pending asynchronous error is what cudaFree and cudaMalloc return, until the device is reset. */
+/* A pending asynchronous error is what cudaFree and cudaMalloc return, until the device is reset.
+ */
 #include "victim.h"
 #include "victim_sim.h"
 

@@ -1,4 +1,5 @@
-/* Case 11: a long kernel on a non-blocking stream uses a block that is freed and allocated again. */
+/* Case 11: a long kernel on a non-blocking stream uses a block that is freed and allocated again.
+ */
 #include "victim.h"
 #include "victim_sim.h"
 

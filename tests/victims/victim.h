@@ -1,6 +1,8 @@
-/* victim.h - helpers of the victims: small programs that know nothing of vramalloc and print what they see.
+/* victim.h - helpers of the victims: small programs that know nothing of vramalloc and print what
+ * they see.
  *
- * No address is ever printed, so that runs with and without the library can be compared line by line.
+ * No address is ever printed, so that runs with and without the library can be compared line by
+ * line.
  */
 #ifndef VRAMALLOC_TESTS_VICTIM_H
 #define VRAMALLOC_TESTS_VICTIM_H

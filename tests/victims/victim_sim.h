@@ -14,11 +14,11 @@ static inline void *sim_function(const char *name)
     return driver != NULL ? dlsym(driver, name) : NULL;
 }
 
-static inline void kernel_touch(cudaStream_t stream, uint64_t ns, void *block, size_t bytes, int write)
+static inline void kernel_touch(cudaStream_t stream, uint64_t ns, void *block, size_t bytes,
+                                int write)
 {
-    CUresult (*launch)(CUstream, uint64_t, size_t, const struct vrsim_range *) =
-        (CUresult(*)(CUstream, uint64_t, size_t, const struct vrsim_range *))sim_function(
-            "vrsim_launch");
+    CUresult (*launch)(CUstream, uint64_t, size_t, const struct vrsim_range *) = (CUresult(*)(
+        CUstream, uint64_t, size_t, const struct vrsim_range *))sim_function("vrsim_launch");
     struct vrsim_range range = {(CUdeviceptr)(uintptr_t)block, bytes, write};
     if (launch != NULL)
         launch(stream, ns, 1, &range);
