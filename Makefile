@@ -80,7 +80,7 @@ $(BUILD)/obj/tools/%.o: tools/%.c $(BUILD)/flags
 	$(CC) $(BASE) $(CFLAGS) -c -o $@ $<
 
 $(CUDA_INCLUDE)/cuda.h:
-	@scripts/setup
+	@scripts/setup build
 
 # --- the library --------------------------------------------------------------------------------
 
@@ -148,7 +148,8 @@ setup: ## install what is needed (apt, pip); quick when all is there
 check: setup ## run every test that needs no GPU
 	@BUILD=$(BUILD) CUDA_HOME='$(abspath $(CUDA_ROOT))' scripts/check
 
-demo: setup ## show the library at work
+demo: ## show the library at work
+	@scripts/setup build
 	@$(MAKE) --no-print-directory -s library
 	@BUILD=$(BUILD) demo/run
 
