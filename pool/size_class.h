@@ -20,10 +20,25 @@ struct size_class {
     uint32_t slots; /* in a slab */
 };
 
+/* Computed when the library loads; read through the functions below. */
+extern struct size_class size_class_table[SIZE_CLASS_COUNT];
+
+enum { SIZE_CLASS_STEP_BYTES = 512, SIZE_CLASS_LINEAR = 8, SIZE_CLASS_PER_DOUBLING = 8 };
+
 /* bytes: 1 .. SIZE_CLASS_MAX_BYTES. The smallest class that holds it. Cost: O(1). */
-int size_class_of(uint64_t bytes);
+static inline int size_class_of(uint64_t bytes)
+{
+    if (bytes <= SIZE_CLASS_LINEAR * SIZE_CLASS_STEP_BYTES)
+        return (int)((bytes - 1) / SIZE_CLASS_STEP_BYTES);
+    int top = 63 - __builtin_clzll(bytes - 1); /* 12 for 4097 .. 8192 */
+    return SIZE_CLASS_LINEAR + (top - 12) * SIZE_CLASS_PER_DOUBLING +
+           (int)((bytes - 1) >> (top - 3)) - SIZE_CLASS_PER_DOUBLING;
+}
 
 /* index: 0 .. SIZE_CLASS_COUNT - 1. */
-const struct size_class *size_class_get(int index);
+static inline const struct size_class *size_class_get(int index)
+{
+    return &size_class_table[index];
+}
 
 #endif
