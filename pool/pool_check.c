@@ -173,12 +173,12 @@ static void limbo_check(struct check *check)
         uint64_t filed = 0;
         for (struct pending *p = s->oldest; p != NULL; p = p->next) {
             struct pool_block block;
-            pool_block_describe(p->block.record, p->block.slot, &block);
             filed++;
             rule(check, p->next != NULL || s->newest == p, "a stream knows its newest block");
-            if (p->detached)
+            if (p->detached) /* its block is somebody's again, or gone */
                 continue;
             count++;
+            pool_block_describe(p->block.record, p->block.slot, &block);
             rule(check, block.state == POOL_BLOCK_PENDING, "a block in limbo is pending");
             rule(check, block.address == p->block.address && block.serial == p->block.serial,
                  "a block in limbo is still the block that was freed");
