@@ -1,6 +1,10 @@
 /* test_pool.c - the interface as pool.h promises it: statuses, outputs, states, edges. */
 #include "unit.h"
 
+#include <pthread.h>
+#include <time.h>
+
+#include "../../pool/pool_internal.h"
 #include "sim_backing.h"
 
 static void sizes_at_the_edges(void **state)
@@ -193,6 +197,43 @@ static void the_figures_add_up(void **state)
     sim_backing_destroy(sim);
 }
 
+static void *lock_holder(void *arg)
+{
+    struct pool *pool = arg;
+    struct timespec pause = {.tv_sec = 1};
+    pthread_mutex_lock(&pool->lock);
+    nanosleep(&pause, NULL);
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* A thread that ended with the lock held must not keep the report from being written. */
+static void figures_can_be_read_though_the_lock_is_held(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    struct timespec pause = {.tv_nsec = 100000000};
+    struct pool_stats stats = {0};
+    pthread_t holder;
+    sim_alloc(pool, 1000);
+    assert_int_equal(pthread_create(&holder, NULL, lock_holder, pool), 0);
+    nanosleep(&pause, NULL);
+    uint64_t begin = now_ms();
+    pool_stats_read(pool, &stats);
+    assert_true(now_ms() - begin < 700);
+    assert_int_equal(stats.live_requested_bytes, 1000);
+    pthread_join(holder, NULL);
+    sim_pool_end(sim, pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +245,7 @@ int main(void)
         cmocka_unit_test(a_destroyed_pool_serves_nothing),
         cmocka_unit_test(live_blocks_are_visited_once),
         cmocka_unit_test(the_figures_add_up),
+        cmocka_unit_test(figures_can_be_read_though_the_lock_is_held),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

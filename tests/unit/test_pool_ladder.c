@@ -107,11 +107,12 @@ static void empty_slabs_serve_before_a_refusal(void **state)
     }
 }
 
-static void a_release_in_flight_is_waited_for(void **state)
+/* 80 of 100 MiB are on their way back: whether the card or a limit is at its end, a request for 90
+ * is neither refused nor served before they are. */
+static void release_in_flight(uint64_t card_bytes, uint64_t limit_bytes)
 {
-    (void)state;
-    struct sim_backing *sim = sim_backing_create(100 * MIB);
-    struct pool *pool = sim_pool_create(sim, 0, 0);
+    struct sim_backing *sim = sim_backing_create(card_bytes);
+    struct pool *pool = sim_pool_create(sim, 0, limit_bytes);
     struct request request = {.pool = pool, .bytes = 90 * MIB};
     sim_free(sim_alloc(pool, 80 * MIB));
     gate_reset();
@@ -126,8 +127,16 @@ static void a_release_in_flight_is_waited_for(void **state)
     pthread_join(trimmer, NULL);
     pthread_join(asker, NULL);
     assert_int_equal(request.status, POOL_OK);
+    assert_true(sim->held_peak_bytes <= 100 * MIB);
     sim_backing_check(sim, pool);
     sim_pool_end(sim, pool);
+}
+
+static void a_release_in_flight_is_waited_for(void **state)
+{
+    (void)state;
+    release_in_flight(100 * MIB, 0);
+    release_in_flight(SIM_CARD_NO_BOUND, 100 * MIB);
 }
 
 /* A collector that only asks must not make another thread, which would wait, fail. */
