@@ -20,5 +20,5 @@ check() {
 }
 finish() {
     echo "$passed passed, $failed failed, $skipped skipped"
-    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+    [ "$failed" -eq 0 ] && [ $((passed + skipped)) -gt 0 ]
 }
