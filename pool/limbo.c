@@ -8,8 +8,9 @@
  *   - all work is known to have ended (pool_collect_all).
  * A fence speaks for its own block only. Two threads that free on one stream may hand in their
  * fences in another order than they recorded them, so a later one in the list that has passed says
- * nothing of an earlier one. A collector asks from the oldest on and stops at the first that has
- * not passed; each fence answers "passed" once, so that is one question a block, and one a miss.
+ * nothing of an earlier one. A collector asks from the oldest on and leaves a stream at the first
+ * that has not passed; each fence answers "passed" once, so that is one question a block, and one a
+ * stream. It goes on behind a fence that failed, and where no stream orders the blocks.
  *
  * Fences are asked without the pool's lock. The collector marks the record it asks about as polled;
  * a polled record stays in its stream's list, whoever takes the block meanwhile: it is marked as
@@ -24,9 +25,8 @@
 #include "pool_internal.h"
 
 enum {
-    SCAN_MAX = 64,        /* records looked at for one reuse */
-    MISSES_ORDERED = 1,   /* questions answered "not yet" before a collector leaves a stream */
-    MISSES_UNORDERED = 16 /* the same for blocks of no stream: their fences pass in any order */
+    SCAN_MAX = 64,  /* records looked at for one reuse */
+    MISSES_MAX = 16 /* questions not answered "passed" before a collector leaves a stream */
 };
 
 static unsigned stream_bucket(uint64_t id)
@@ -306,7 +306,7 @@ static enum backing_fence_state pending_ask(struct pool *pool, struct pending *p
 static void stream_collect(struct pool *pool, struct limbo_stream *stream, bool wait,
                            struct collected *collected)
 {
-    int misses = stream->id == POOL_NO_STREAM ? MISSES_UNORDERED : MISSES_ORDERED;
+    int misses = MISSES_MAX;
     uint64_t blocks = stream->blocks;
     struct pending *next;
     for (struct pending *p = stream->oldest; p != NULL && blocks > 0 && misses > 0; p = next) {
@@ -317,6 +317,8 @@ static void stream_collect(struct pool *pool, struct limbo_stream *stream, bool 
             pending_end(p, collected);
         else if (state == BACKING_FENCE_PASSED)
             pending_pass(pool, p, collected);
+        else if (!wait && state == BACKING_FENCE_PENDING && stream->id != POOL_NO_STREAM)
+            misses = 0;
         else if (!wait)
             misses--;
     }

@@ -82,6 +82,24 @@ static void unordered_fences_pass_in_any_order(void **state)
     sim_pool_end(sim, pool);
 }
 
+static void a_failed_fence_does_not_hold_up_later_ones(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    struct pool_block found;
+    uint64_t a = sim_alloc_on(pool, 4096, 5);
+    sim_free_pending(sim, a, 5, 10);
+    sim_free_pending(sim, sim_alloc_on(pool, 8192, 5), 5, 10);
+    sim->now = 10;
+    sim->fail_at[SIM_POLL] = 1;
+    assert_int_equal(pool_collect(pool), 1);
+    assert_int_equal(pool_find(a, &found), POOL_OK);
+    assert_int_equal(found.state, POOL_BLOCK_PENDING);
+    sim_backing_check(sim, pool);
+    sim_pool_end(sim, pool);
+}
+
 static void a_collector_asks_no_more_than_it_frees_and_one(void **state)
 {
     (void)state;
@@ -315,6 +333,7 @@ int main(void)
         cmocka_unit_test(others_wait_for_the_fence),
         cmocka_unit_test(a_fence_speaks_for_its_own_block_only),
         cmocka_unit_test(unordered_fences_pass_in_any_order),
+        cmocka_unit_test(a_failed_fence_does_not_hold_up_later_ones),
         cmocka_unit_test(a_collector_asks_no_more_than_it_frees_and_one),
         cmocka_unit_test(a_longer_run_is_cut_and_its_tail_stays_pending),
         cmocka_unit_test(a_much_longer_run_is_left_alone),
