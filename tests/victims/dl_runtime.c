@@ -1,5 +1,6 @@
 /* Runtimes opened by dlopen, RTLD_LOCAL, one or two of different versions.
  * usage: dl_runtime LIBRARY... */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stddef.h>
