@@ -9,7 +9,7 @@
  *      blocks included
  *   4. idle segments are given back, and the backing is asked for exactly this much
  *   5. pending fences are waited for
- *   6. releases and collections of other threads are waited for
+ *   6. releases and collections of other threads are waited for; 4 to 6 again if anything came back
  *
  * Steps 4 to 6 may wait for the GPU; they are climbed only when the alternative is failing, without
  * the growth lock, so that other threads may still grow.
@@ -28,6 +28,7 @@
 #define HUGE_HOLE_BYTES     ((uint64_t)1 << 30)
 #define READ_WAIT_NS        100000000L
 #define SETTLE_WAIT_NS      50000000L
+#define ROUNDS_MAX          16
 
 /* Blocks are numbered within their pool, pools within the process: together a number names one
  * block. */
@@ -367,21 +368,27 @@ static bool take_growing(struct pool *pool, struct request *request, bool exact,
     return taken;
 }
 
-/* Waits until no other thread is releasing or collecting. True: one was. */
-static bool others_settle(struct pool *pool)
+/* Counts whatever may have made room. */
+static uint64_t changes_locked(const struct pool *pool)
 {
-    bool waited = false;
-    pthread_mutex_lock(&pool->lock);
-    while (pool->releases > 0 || pool->limbo.collecting) {
-        pool_settled_wait(pool);
-        waited = true;
-    }
-    pthread_mutex_unlock(&pool->lock);
-    return waited;
+    return pool->stats.frees + pool->stats.segment_acquires + pool->stats.segment_releases;
 }
 
-/* Steps 4 to 6 of the ladder. */
-static bool take_waiting(struct pool *pool, struct request *request, uint64_t *address_out)
+/* Waits until no other thread is releasing or collecting. True: something changed since *changes,
+ * which is brought up to date. */
+static bool others_settle(struct pool *pool, uint64_t *changes)
+{
+    uint64_t before = *changes;
+    pthread_mutex_lock(&pool->lock);
+    while (pool->releases > 0 || pool->limbo.collecting)
+        pool_settled_wait(pool);
+    *changes = changes_locked(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return *changes != before;
+}
+
+/* Steps 4 and 5 of the ladder. */
+static bool take_releasing(struct pool *pool, struct request *request, uint64_t *address_out)
 {
     uint64_t need_bytes =
         pool_round_up(request->pages * POOL_PAGE_BYTES, BACKING_SEGMENT_ALIGN_BYTES);
@@ -396,7 +403,22 @@ static bool take_waiting(struct pool *pool, struct request *request, uint64_t *a
             take_growing(pool, request, true, address_out))
             return true;
     }
-    return others_settle(pool) && take_growing(pool, request, true, address_out);
+    return false;
+}
+
+/* Steps 4 to 6 of the ladder, climbed again as long as something changes meanwhile: what another
+ * thread gave back while this one looked elsewhere must not be missed. */
+static bool take_waiting(struct pool *pool, struct request *request, uint64_t *address_out)
+{
+    uint64_t changes = 0; /* so that there is a second look at least */
+    bool taken = false;
+    for (int round = 0; !taken && round < ROUNDS_MAX; round++) {
+        taken = take_releasing(pool, request, address_out);
+        if (!taken && !others_settle(pool, &changes))
+            break;
+        taken = taken || take_growing(pool, request, true, address_out);
+    }
+    return taken;
 }
 
 static bool take_climbing(struct pool *pool, struct request *request, uint64_t *address_out)

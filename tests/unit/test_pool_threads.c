@@ -169,18 +169,21 @@ static void threads_share_a_pool(void **state)
     sim_pool_end(sim, pool);
 }
 
-/* A card with room for one block: a thread must not be refused while another gives memory back. */
+/* A card with room for the largest block of each thread: nobody may be refused, also while another
+ * thread gives memory back. */
 static void *squeeze(void *arg)
 {
     struct worker *worker = arg;
-    for (int i = 0; i < 300; i++) {
-        uint64_t address;
-        if (pool_alloc(worker->pool, (40 + next(worker) % 20) * MIB, POOL_NO_STREAM, 0, &address) !=
-            POOL_OK) {
+    struct timespec pause = {.tv_nsec = 20000};
+    for (int i = 0; i < 1000; i++) {
+        uint64_t address, bytes = (33 + next(worker) % 28) * MIB;
+        if (pool_alloc(worker->pool, bytes, POOL_NO_STREAM, 0, &address) != POOL_OK) {
             worker->operations++; /* refused */
             continue;
         }
         struct pool_block block;
+        if (next(worker) % 2 == 0)
+            nanosleep(&pause, NULL);
         if (pool_free_begin(address, &block) != POOL_OK)
             abort();
         pool_free_finish(&block);
@@ -188,22 +191,34 @@ static void *squeeze(void *arg)
     return NULL;
 }
 
+/* Acquiring and releasing take their time, as on a real card. */
+static void slow(struct sim_backing *sim)
+{
+    struct timespec pause = {.tv_nsec = 100000};
+    (void)sim;
+    nanosleep(&pause, NULL);
+}
+
 static void nobody_is_refused_while_memory_comes_back(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(4 * 60 * MIB);
-    struct pool *pool = sim_pool_create(sim, 0, 0);
-    struct worker worker[4];
-    for (int i = 0; i < 4; i++) { /* four threads, room for four of the largest */
-        worker[i] = (struct worker){.pool = pool, .sim = sim, .random = (uint64_t)i + 99};
-        assert_int_equal(pthread_create(&worker[i].thread, NULL, squeeze, &worker[i]), 0);
+    for (uint64_t threads = 2; threads <= 8; threads *= 2) {
+        struct sim_backing *sim = sim_backing_create(threads * 60 * MIB);
+        struct pool *pool = sim_pool_create(sim, 0, 0);
+        struct worker worker[8];
+        sim->hook[SIM_ACQUIRE] = slow;
+        sim->hook[SIM_RELEASE] = slow;
+        for (uint64_t i = 0; i < threads; i++) {
+            worker[i] = (struct worker){.pool = pool, .sim = sim, .random = i + 99};
+            assert_int_equal(pthread_create(&worker[i].thread, NULL, squeeze, &worker[i]), 0);
+        }
+        for (uint64_t i = 0; i < threads; i++) {
+            pthread_join(worker[i].thread, NULL);
+            assert_int_equal(worker[i].operations, 0);
+        }
+        sim_backing_check(sim, pool);
+        sim_pool_end(sim, pool);
     }
-    for (int i = 0; i < 4; i++) {
-        pthread_join(worker[i].thread, NULL);
-        assert_int_equal(worker[i].operations, 0);
-    }
-    sim_backing_check(sim, pool);
-    sim_pool_end(sim, pool);
 }
 
 int main(void)
