@@ -7,7 +7,7 @@ VICTIM_RT    := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/rt_*.c))
 VICTIM_DRV   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/drv_*.c))
 VICTIM_DL    := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/dl_*.c))
 VICTIM_PRE   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/pre_*.c))
-VICTIM_HEADS := $(wildcard tests/victims/*.h tests/runtime/*.h tests/sim/vrsim.h)
+VICTIM_HEADS := $(wildcard tests/victims/*.h tests/runtime/*.h tests/sim/vrsim.h) $(BUILD)/flags
 
 victims: sim $(VICTIM_RT:%=$(VICTIM_DIR)/%.static) $(VICTIM_RT:%=$(VICTIM_DIR)/%.shared) \
          $(VICTIM_RT:%=$(VICTIM_DIR)/%.ptds) $(VICTIM_DRV:%=$(VICTIM_DIR)/%) \
@@ -25,7 +25,7 @@ $(VICTIM_DIR)/%.shared: tests/victims/%.c $(VICTIM_HEADS) $(BUILD)/sim/libcudart
 	@mkdir -p $(@D)
 	$(CC) $(VICTIM_FLAGS) -o $@ $< -L$(BUILD)/sim -lcudart -lpthread -ldl
 
-$(VICTIM_DIR)/pre_%.so: tests/victims/pre_%.c
+$(VICTIM_DIR)/pre_%.so: tests/victims/pre_%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(VICTIM_FLAGS) -shared -fPIC -o $@ $< -ldl
 
