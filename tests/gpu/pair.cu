@@ -1,6 +1,8 @@
 /* pair.cu - what a cudaMalloc+cudaFree pair costs, by size: alone, and beside a small block that spares
  * the driver the mapping. Also stream-ordered pairs and threads.
  *
+ * usage: pair [sync|async|threads]      all three without an argument
+ *
  * Prints CSV: what,bytes,threads,ns_per_pair (the median of several batches). Run with and without the
  * library by tests/gpu/bench. Exit 1 on any CUDA error.
  */
@@ -8,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -104,16 +107,21 @@ static void threaded_pairs(int threads)
     printf("threads,4096,%d,%.1f\n", threads, elapsed / (double)total);
 }
 
-int main()
+int main(int argc, char **argv)
 {
+    const char *what = argc > 1 ? argv[1] : "";
     void *neighbour;
     CHECK(cudaFree(0));
-    sync_pairs("bare");
-    CHECK(cudaMalloc(&neighbour, 256));
-    sync_pairs("neighbour");
-    CHECK(cudaFree(neighbour));
-    async_pairs();
-    for (int threads : {1, 4, 16})
-        threaded_pairs(threads);
+    if (strcmp(what, "") == 0 || strcmp(what, "sync") == 0) {
+        sync_pairs("bare");
+        CHECK(cudaMalloc(&neighbour, 256));
+        sync_pairs("neighbour");
+        CHECK(cudaFree(neighbour));
+    }
+    if (strcmp(what, "") == 0 || strcmp(what, "async") == 0)
+        async_pairs();
+    if (strcmp(what, "") == 0 || strcmp(what, "threads") == 0)
+        for (int threads : {1, 4, 16})
+            threaded_pairs(threads);
     return 0;
 }
