@@ -147,7 +147,7 @@ static bool segment_acquire(struct pool *pool, uint64_t bytes, enum domain domai
     *status_out = pool->backing.acquire(pool->backing.self, bytes, &address);
     bool acquired = *status_out == BACKING_OK;
     bool mapped = acquired && page_map_reserve(address, bytes);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     bool added = mapped && !pool->closed && segment_add_locked(pool, address, bytes, domain);
     if (!acquired)
         pool->stats.segment_acquire_failures++;
@@ -159,7 +159,7 @@ static bool segment_acquire(struct pool *pool, uint64_t bytes, enum domain domai
         pool->releases++;
         pool->unlocked++;
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return added;
 }
 
@@ -169,13 +169,13 @@ void arena_discard(struct pool *pool, const struct arena_unused *unused)
         return;
     enum backing_status status =
         pool->backing.release(pool->backing.self, unused->address, unused->bytes);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (status != BACKING_OK) /* lost: nobody can be told of it */
         pool->stats.segment_release_failures++;
     pool->releasing_bytes -= unused->bytes;
     pool->releases--;
     pool_settled_tell(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 /* A large block's segment of its own is apart; all others are shared. */
@@ -188,11 +188,11 @@ bool arena_grow(struct pool *pool, uint64_t bytes, bool exact, struct arena_unus
 {
     uint64_t need_bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
     enum backing_status status = BACKING_NO_MEMORY;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     uint64_t room_bytes = limit_room_locked(pool);
     bool possible = !pool->closed && need_bytes <= room_bytes;
     uint64_t size_bytes = possible ? growth_bytes_locked(pool, need_bytes, exact) : 0;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (!possible)
         return false;
     size_bytes = size_bytes < room_bytes ? size_bytes : room_bytes;
@@ -298,9 +298,9 @@ static uint64_t segment_release_one(struct pool *pool, uint64_t keep_bytes)
         return 0;
     uint64_t address = segment->address, bytes = segment->bytes;
     segment_detach_locked(pool, segment);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     enum backing_status status = pool->backing.release(pool->backing.self, address, bytes);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     segment_settle_locked(pool, segment, status == BACKING_OK);
     return status == BACKING_OK ? bytes : 0;
 }
@@ -308,7 +308,7 @@ static uint64_t segment_release_one(struct pool *pool, uint64_t keep_bytes)
 uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_bytes)
 {
     uint64_t released = 0, one = 1;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (!pool->closed && keep_bytes == 0)
         slab_flush(pool);
     uint64_t idle_bytes = pool->stats.idle_segment_bytes; /* what becomes idle meanwhile may stay */
@@ -317,7 +317,7 @@ uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_byt
         one = segment_release_one(pool, keep_bytes);
         released += one;
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return released;
 }
 

@@ -242,7 +242,7 @@ void pool_forget_stream(struct pool *pool, uint64_t stream_id)
 {
     if (stream_id == POOL_NO_STREAM)
         return;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     struct limbo_stream **link = &pool->limbo.streams[stream_bucket(stream_id)];
     while (*link != NULL && (*link)->id != stream_id)
         link = &(*link)->next;
@@ -254,7 +254,7 @@ void pool_forget_stream(struct pool *pool, uint64_t stream_id)
                 bucket_remove(pool, p);
         stream->id = POOL_NO_STREAM; /* the record ends when a collector finds it empty */
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 /* --- collecting --------------------------------------------------------------------------------
@@ -294,10 +294,10 @@ static enum backing_fence_state pending_ask(struct pool *pool, struct pending *p
         pool->stats.fence_waits++;
     else
         pool->stats.fence_polls++;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     enum backing_fence_state state =
         ask != NULL ? ask(pool->backing.self, fence) : BACKING_FENCE_PENDING;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pending->polled = false;
     return pending->passed ? BACKING_FENCE_PASSED : state;
 }
@@ -343,11 +343,11 @@ static void streams_sweep(struct pool *pool)
 /* Drops the fences and gives the records back. The lock is held on entry and on return. */
 static uint64_t collected_end(struct pool *pool, struct collected *collected)
 {
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     for (struct pending *p = collected->first; p != NULL; p = p->next)
         if (pool->backing.fence_drop != NULL)
             pool->backing.fence_drop(pool->backing.self, p->fence);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     while (collected->first != NULL) {
         struct pending *pending = collected->first;
         collected->first = pending->next;
@@ -372,7 +372,7 @@ static uint64_t collect(struct pool *pool, bool wait)
 {
     struct collected collected = {0};
     uint64_t blocks = 0;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (collector_enter(pool, wait)) {
         for (struct limbo_stream *stream = pool->limbo.all; stream != NULL; stream = stream->all)
             stream_collect(pool, stream, wait, &collected);
@@ -381,7 +381,7 @@ static uint64_t collect(struct pool *pool, bool wait)
         pool->limbo.collecting = false;
         pool_settled_tell(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return blocks;
 }
 
@@ -412,7 +412,7 @@ uint64_t pool_collect_all(struct pool *pool)
 {
     struct collected collected = {0};
     uint64_t blocks = 0;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (!pool->closed) {
         pool->unlocked++;
         for (struct limbo_stream *s = pool->limbo.all; s != NULL; s = s->all)
@@ -420,7 +420,7 @@ uint64_t pool_collect_all(struct pool *pool)
         blocks = collected_end(pool, &collected);
         pool_settled_tell(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return blocks;
 }
 

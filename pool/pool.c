@@ -27,7 +27,7 @@
 #define ARENA_DEFAULT_BYTES ((uint64_t)32 << 20)
 #define HUGE_HOLE_BYTES     ((uint64_t)1 << 30)
 #define READ_WAIT_NS        100000000L
-#define SETTLE_WAIT_NS      50000000L
+#define SETTLE_NAP_NS       100000L
 #define ROUNDS_MAX          16
 
 /* Blocks are numbered within their pool, pools within the process: together a number names one
@@ -37,16 +37,6 @@ static uint64_t pools_made;
 
 /* --- blocks --------------------------------------------------------------------------------------
  */
-
-static struct timespec time_from_now(long ns, clockid_t clock)
-{
-    struct timespec when;
-    clock_gettime(clock, &when);
-    when.tv_nsec += ns;
-    when.tv_sec += when.tv_nsec / 1000000000L;
-    when.tv_nsec %= 1000000000L;
-    return when;
-}
 
 static struct block_info *info_of(struct run *run, uint32_t slot)
 {
@@ -88,14 +78,15 @@ bool pool_break(struct pool *pool, const char *words)
 
 void pool_settled_wait(struct pool *pool)
 {
-    struct timespec until = time_from_now(SETTLE_WAIT_NS, CLOCK_MONOTONIC);
-    pthread_cond_timedwait(&pool->settled, &pool->lock, &until);
+    struct timespec nap = {.tv_nsec = SETTLE_NAP_NS};
+    lock_give(&pool->lock);
+    nanosleep(&nap, NULL);
+    lock_take(&pool->lock);
 }
 
 void pool_settled_tell(struct pool *pool)
 {
     pool->unlocked--;
-    pthread_cond_broadcast(&pool->settled);
 }
 
 static struct pool_class_stats *class_stats_of(struct pool *pool, const struct pool_block *block)
@@ -114,18 +105,18 @@ static void peaks_update(struct pool_stats *stats)
         stats->peak_live_block_bytes = stats->live_block_bytes;
 }
 
-/* A block that is the program's now, or again. */
-static void live_count(struct pool *pool, const struct pool_block *block)
+/* A block that is the program's now, or again. class_stats: NULL for a run. */
+static void live_count(struct pool *pool, struct pool_class_stats *class_stats,
+                       uint64_t requested_bytes, uint64_t block_bytes)
 {
     struct pool_stats *stats = &pool->stats;
-    struct pool_class_stats *class_stats = class_stats_of(pool, block);
     stats->live_blocks++;
-    stats->live_requested_bytes += block->requested_bytes;
-    stats->live_block_bytes += block->block_bytes;
-    stats->internal_waste_bytes += block->block_bytes - block->requested_bytes;
+    stats->live_requested_bytes += requested_bytes;
+    stats->live_block_bytes += block_bytes;
+    stats->internal_waste_bytes += block_bytes - requested_bytes;
     if (class_stats != NULL) {
         class_stats->slots_live++;
-        class_stats->requested_bytes += block->requested_bytes;
+        class_stats->requested_bytes += requested_bytes;
     }
     peaks_update(stats);
 }
@@ -164,6 +155,15 @@ static void limbo_uncount(struct pool *pool, const struct pool_block *block)
         class_stats->slots_limbo--;
 }
 
+/* A pool without a block has whole segments again. One empty slab may stay until something else is
+ * asked for (take_locked), so that a program with one block at a time does not make and end a slab
+ * each time. */
+static void empty_settle_locked(struct pool *pool)
+{
+    if (pool->stats.live_blocks + pool->stats.limbo_blocks == 0 && pool->empty_slabs > 0)
+        slab_flush(pool);
+}
+
 void pool_block_free_locked(struct pool *pool, const struct pool_block *block)
 {
     struct run *run = block->record;
@@ -173,30 +173,19 @@ void pool_block_free_locked(struct pool *pool, const struct pool_block *block)
         buddy_give(pool, run);
     else
         slab_give(pool, run->slab, block->slot);
-    if (pool->stats.live_blocks + pool->stats.limbo_blocks == 0 && pool->empty_slabs > 0)
-        slab_flush(pool);
+    if (pool->empty_slabs > 1)
+        empty_settle_locked(pool);
 }
 
 /* --- life of a pool
  * ---------------------------------------------------------------------------------- */
-
-static void settled_init(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
 
 struct pool *pool_create(const struct pool_config *config, const struct backing *backing)
 {
     struct pool *pool = metadata_map(sizeof(*pool));
     if (pool == NULL)
         return NULL;
-    pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->growth, NULL);
-    settled_init(&pool->settled);
     pool->config = *config;
     pool->backing = *backing;
     pool->last_serial = __atomic_fetch_add(&pools_made, 1, __ATOMIC_RELAXED) << SERIAL_POOL_SHIFT;
@@ -210,22 +199,22 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
 void pool_destroy(struct pool *pool, bool release_segments)
 {
     pthread_mutex_lock(&pool->growth); /* nobody grows */
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     bool ended = pool->ended;
     pool->closed = pool->ended = true;
     while (pool->unlocked > 0)
         pool_settled_wait(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     pthread_mutex_unlock(&pool->growth);
     if (ended)
         return;
     limbo_end(pool);
     arena_end(pool, release_segments);
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool->stats.largest_free_run_bytes = 0;
     memset(&pool->index, 0, sizeof(pool->index));
     metadata_end(&pool->metadata);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 /* --- allocation
@@ -278,18 +267,21 @@ static struct run *run_take(struct pool *pool, uint64_t pages, bool relaxed)
 static void block_begin(struct pool *pool, struct run *run, uint32_t slot,
                         const struct request *request, uint64_t *address_out)
 {
-    struct pool_block block;
+    bool in_slab = slot != POOL_SLOT_NONE;
+    struct pool_class_stats *class_stats =
+        in_slab ? &pool->stats.classes[request->class_index] : NULL;
+    uint64_t block_bytes = block_bytes_of(run, slot);
     *info_of(run, slot) = (struct block_info){.serial = ++pool->last_serial,
                                               .requested_bytes = request->bytes,
                                               .tag = request->tag,
                                               .state = POOL_BLOCK_LIVE};
-    pool_block_describe(run, slot, &block);
-    live_count(pool, &block);
+    live_count(pool, class_stats, request->bytes, block_bytes);
     pool->stats.allocations++;
     pool->stats.requested_bytes += request->bytes;
-    if (slot != POOL_SLOT_NONE)
-        pool->stats.classes[request->class_index].allocations++;
-    *address_out = block.address;
+    if (in_slab)
+        class_stats->allocations++;
+    *address_out = run->segment->address + run->first_page * POOL_PAGE_BYTES +
+                   (in_slab ? slot * block_bytes : 0);
 }
 
 static bool reuse_locked(struct pool *pool, struct request *request, uint64_t *address_out)
@@ -317,6 +309,8 @@ static bool take_locked(struct pool *pool, struct request *request, bool relaxed
         return false;
     if (reuse_locked(pool, request, address_out))
         return true;
+    if (request->class_index < 0 || pool->classes[request->class_index].empty == NULL)
+        empty_settle_locked(pool);
     if (request->class_index >= 0) {
         if (!slab_take(pool, request->class_index, relaxed, &slab, &slot))
             return false;
@@ -332,22 +326,22 @@ static bool take_locked(struct pool *pool, struct request *request, bool relaxed
 
 static bool take(struct pool *pool, struct request *request, bool relaxed, uint64_t *address_out)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     bool taken = take_locked(pool, request, relaxed, address_out);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return taken;
 }
 
 /* Takes any hole, the pages of empty slabs included. */
 static bool take_anywhere(struct pool *pool, struct request *request, uint64_t *address_out)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     bool taken = take_locked(pool, request, true, address_out);
     if (!taken && !pool->closed && pool->empty_slabs > 0) {
         slab_flush(pool);
         taken = take_locked(pool, request, true, address_out);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return taken;
 }
 
@@ -379,11 +373,11 @@ static uint64_t changes_locked(const struct pool *pool)
 static bool others_settle(struct pool *pool, uint64_t *changes)
 {
     uint64_t before = *changes;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     while (pool->releases > 0 || pool->limbo.collecting)
         pool_settled_wait(pool);
     *changes = changes_locked(pool);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return *changes != before;
 }
 
@@ -423,9 +417,9 @@ static bool take_waiting(struct pool *pool, struct request *request, uint64_t *a
 
 static bool take_climbing(struct pool *pool, struct request *request, uint64_t *address_out)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     pool->metadata.refused = false;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return take_growing(pool, request, false, address_out) ||
            take_waiting(pool, request, address_out);
 }
@@ -433,12 +427,12 @@ static bool take_climbing(struct pool *pool, struct request *request, uint64_t *
 /* climbed: the ladder was climbed, so it is known why it failed. */
 static enum pool_status refuse(struct pool *pool, bool climbed)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     enum pool_status status = pool->closed                        ? POOL_CLOSED
                               : climbed && pool->metadata.refused ? POOL_NO_METADATA
                                                                   : POOL_NO_MEMORY;
     pool->stats.refused++;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return status;
 }
 
@@ -474,13 +468,13 @@ static enum pool_status segment_lock(uint64_t address, struct segment **segment_
     if (segment == NULL)
         return POOL_NOT_OWNED;
     struct pool *pool = segment->pool;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     enum pool_status status = page_map_get(address) != segment ? POOL_NOT_OWNED
                               : pool->closed                   ? POOL_CLOSED
                                                                : POOL_OK;
     *segment_out = segment;
     if (status != POOL_OK)
-        pthread_mutex_unlock(&pool->lock);
+        lock_give(&pool->lock);
     return status;
 }
 
@@ -522,7 +516,7 @@ enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out)
         pool->stats.invalid_frees++;
         *block_out = (struct pool_block){0};
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return live ? POOL_OK : POOL_NOT_LIVE;
 }
 
@@ -544,13 +538,13 @@ uint64_t pool_free_finish(const struct pool_block *block)
 {
     struct pool *pool = block->pool;
     uint64_t excess_bytes = 0;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (releasing_locked(pool, block)) {
         pool_block_free_locked(pool, block);
         pool->stats.frees++;
         excess_bytes = arena_excess_locked(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return excess_bytes;
 }
 
@@ -558,7 +552,7 @@ void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fe
 {
     struct pool *pool = block->pool;
     bool filed = false;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (releasing_locked(pool, block)) {
         struct pool_block pending = *block;
         pending.state = POOL_BLOCK_PENDING;
@@ -569,7 +563,7 @@ void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fe
             pool->stats.fenced_frees++;
         } /* else it stays in limbo for good: lost, but never reused early */
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     if (!filed && pool->backing.fence_drop != NULL)
         pool->backing.fence_drop(pool->backing.self, fence);
 }
@@ -577,13 +571,13 @@ void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fe
 void pool_free_cancel(const struct pool_block *block)
 {
     struct pool *pool = block->pool;
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (releasing_locked(pool, block)) {
         limbo_uncount(pool, block);
-        live_count(pool, block);
+        live_count(pool, class_stats_of(pool, block), block->requested_bytes, block->block_bytes);
         info_of(block->record, block->slot)->state = POOL_BLOCK_LIVE;
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }
 
 enum pool_status pool_find(uint64_t address, struct pool_block *block_out)
@@ -592,7 +586,7 @@ enum pool_status pool_find(uint64_t address, struct pool_block *block_out)
     enum pool_status status = segment_lock(address, &segment);
     if (status == POOL_OK) {
         status = block_around_locked(segment, address, block_out) ? POOL_OK : POOL_NOT_LIVE;
-        pthread_mutex_unlock(&segment->pool->lock);
+        lock_give(&segment->pool->lock);
     }
     if (status != POOL_OK)
         *block_out = (struct pool_block){0};
@@ -605,18 +599,23 @@ enum pool_status pool_find(uint64_t address, struct pool_block *block_out)
 uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes)
 {
     if (keep_bytes == UINT64_MAX) {
-        pthread_mutex_lock(&pool->lock);
-        keep_bytes = pool->stats.idle_segment_bytes - arena_excess_locked(pool);
-        pthread_mutex_unlock(&pool->lock);
+        lock_take(&pool->lock);
+        if (!pool->closed)
+            empty_settle_locked(pool);
+        uint64_t excess_bytes = pool->closed ? 0 : arena_excess_locked(pool);
+        keep_bytes = pool->stats.idle_segment_bytes - excess_bytes;
+        lock_give(&pool->lock);
+        if (excess_bytes == 0)
+            return 0;
     }
     return arena_release(pool, keep_bytes, UINT64_MAX);
 }
 
 uint64_t pool_available_bytes(struct pool *pool)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     uint64_t bytes = pool->closed ? 0 : pool->stats.run_free_bytes;
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return bytes;
 }
 
@@ -626,17 +625,18 @@ uint64_t pool_available_bytes(struct pool *pool)
 
 void pool_stats_read(struct pool *pool, struct pool_stats *stats_out)
 {
-    struct timespec until = time_from_now(READ_WAIT_NS, CLOCK_REALTIME);
-    int status = pthread_mutex_timedlock(&pool->lock, &until);
+    bool locked = lock_take_for(&pool->lock, READ_WAIT_NS);
+    if (locked && !pool->closed)
+        empty_settle_locked(pool);
     *stats_out = pool->stats;
-    if (!pool->closed && status == 0) {
+    if (locked && !pool->closed) {
         uint64_t shared = buddy_longest(pool, DOMAIN_SHARED);
         uint64_t large = buddy_longest(pool, DOMAIN_LARGE);
         stats_out->largest_free_run_bytes = (shared > large ? shared : large) * POOL_PAGE_BYTES;
         buddy_count(pool, stats_out);
     }
-    if (status == 0)
-        pthread_mutex_unlock(&pool->lock);
+    if (locked)
+        lock_give(&pool->lock);
 }
 
 static void slab_visit(struct run *run, void (*visit)(void *, const struct pool_block *), void *arg)
@@ -653,7 +653,7 @@ static void slab_visit(struct run *run, void (*visit)(void *, const struct pool_
 void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
                      void *arg)
 {
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     for (struct segment *s = pool->closed ? NULL : pool->segments; s != NULL; s = s->next) {
         struct run *run;
         for (uint64_t page = 0; page < s->pages; page += run->pages) {
@@ -668,5 +668,5 @@ void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct po
             }
         }
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
 }

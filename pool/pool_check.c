@@ -253,7 +253,7 @@ static void sums_check(struct check *check)
 bool pool_check(struct pool *pool, char *why, size_t why_bytes)
 {
     struct check check = {.pool = pool, .why = why, .why_bytes = why_bytes, .ok = true};
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     if (pool->broken != NULL)
         rule(&check, false, pool->broken);
     if (!pool->closed) {
@@ -267,6 +267,6 @@ bool pool_check(struct pool *pool, char *why, size_t why_bytes)
         if (check.ok)
             sums_check(&check);
     }
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return check.ok;
 }

@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 
+#include "lock.h"
 #include "metadata.h"
 #include "page_map.h"
 #include "pool.h"
@@ -121,12 +122,11 @@ struct run_index {
 };
 
 struct pool {
-    pthread_mutex_t lock;
+    struct lock lock;
     pthread_mutex_t growth;
-    pthread_cond_t settled; /* somebody who worked without the lock has ended; used with lock */
-    bool closed;            /* serves nothing: destroyed, or broken */
-    bool ended;             /* destroyed */
-    const char *broken;     /* the rule that was found broken, in words; NULL: none */
+    bool closed;        /* serves nothing: destroyed, or broken */
+    bool ended;         /* destroyed */
+    const char *broken; /* the rule that was found broken, in words; NULL: none */
     struct pool_config config;
     struct backing backing;
     struct metadata metadata;

@@ -201,9 +201,9 @@ static void *lock_holder(void *arg)
 {
     struct pool *pool = arg;
     struct timespec pause = {.tv_sec = 1};
-    pthread_mutex_lock(&pool->lock);
+    lock_take(&pool->lock);
     nanosleep(&pause, NULL);
-    pthread_mutex_unlock(&pool->lock);
+    lock_give(&pool->lock);
     return NULL;
 }
 
