@@ -220,6 +220,11 @@ static uint64_t budget_bytes_locked(const struct pool *pool)
     return budget > pool->config.arena_bytes ? budget : pool->config.arena_bytes;
 }
 
+bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes)
+{
+    return pool->stats.backed_bytes + bytes <= budget_bytes_locked(pool);
+}
+
 uint64_t arena_excess_locked(const struct pool *pool)
 {
     const struct pool_stats *stats = &pool->stats;

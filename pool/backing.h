@@ -51,6 +51,10 @@ struct backing {
 
     /* Gives a fence back; it is not used again. May be NULL where no fences are used. */
     void (*fence_drop)(void *self, uint64_t fence);
+
+    /* A request found no memory at hand: frees that the caller has begun and kept back should be
+     * handed in now (pool_free_pend). Does not wait for the GPU. May be NULL. */
+    void (*frees_due)(void *self);
 };
 
 #endif

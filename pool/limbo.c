@@ -281,6 +281,7 @@ static void pending_pass(struct pool *pool, struct pending *pending, struct coll
     pending_end(pending, collected);
     pool_block_free_locked(pool, &pending->block);
     collected->blocks++;
+    pool->collected++;
 }
 
 /* Asks about one record without the lock, which is held again on return. */

@@ -3,7 +3,8 @@
  * Up to 32 KiB a request is a slot of a slab, above that a run of pages. A hit takes pool.lock
  * once. A miss climbs, one thread at a time:
  *
- *   1. finished fences are collected                     (no waiting)
+ *   1. finished fences are collected                     (no waiting, unless config.patience_us
+ * says so)
  *   2. the backing is asked for a segment
  *   3. empty slabs are given back, and any hole that fits is taken, the large ones kept for large
  *      blocks included
@@ -21,6 +22,7 @@
 #include "pool_internal.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -345,6 +347,50 @@ static bool take_anywhere(struct pool *pool, struct request *request, uint64_t *
     return taken;
 }
 
+static uint64_t clock_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000U + (uint64_t)now.tv_nsec / 1000U;
+}
+
+/* Whether to wait for the GPU a little: growing would exceed what may be held, enough is pending to
+ * be worth it, and the last such wait was not in vain (a kernel may be waiting for this very
+ * thread). */
+static bool patience_pays(struct pool *pool, uint64_t need_bytes)
+{
+    lock_take(&pool->lock);
+    bool pays = !pool->closed && pool->config.patience_us > 0 &&
+                pool->stats.limbo_bytes >= need_bytes && !arena_may_grow_locked(pool, need_bytes) &&
+                pool->collected_at_lost_patience != pool->collected;
+    lock_give(&pool->lock);
+    return pays;
+}
+
+static void patience_lost(struct pool *pool)
+{
+    lock_take(&pool->lock);
+    pool->collected_at_lost_patience = pool->collected;
+    lock_give(&pool->lock);
+}
+
+/* Asks again and again whether the GPU is done with enough, for a short time. No lock is held
+ * meanwhile.
+ */
+static bool take_patiently(struct pool *pool, struct request *request, uint64_t *address_out)
+{
+    if (!patience_pays(pool, request->pages * POOL_PAGE_BYTES))
+        return false;
+    uint64_t until_us = clock_us() + pool->config.patience_us;
+    do {
+        if (pool_collect(pool) > 0 && take(pool, request, false, address_out))
+            return true;
+        sched_yield();
+    } while (clock_us() < until_us);
+    patience_lost(pool);
+    return false;
+}
+
 /* Steps 1 to 3 of the ladder. */
 static bool take_growing(struct pool *pool, struct request *request, bool exact,
                          uint64_t *address_out)
@@ -420,7 +466,11 @@ static bool take_climbing(struct pool *pool, struct request *request, uint64_t *
     lock_take(&pool->lock);
     pool->metadata.refused = false;
     lock_give(&pool->lock);
-    return take_growing(pool, request, false, address_out) ||
+    if (pool->backing.frees_due != NULL)
+        pool->backing.frees_due(pool->backing.self);
+    return (pool_collect(pool) > 0 && take(pool, request, false, address_out)) ||
+           take_patiently(pool, request, address_out) ||
+           take_growing(pool, request, false, address_out) ||
            take_waiting(pool, request, address_out);
 }
 

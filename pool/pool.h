@@ -51,10 +51,12 @@ enum pool_status {
 
 /* How a pool behaves. Zero in a field means the default named beside it. */
 struct pool_config {
-    uint64_t arena_bytes;   /* first segment, acquired at the first allocation that it can serve;
-                               default 32 MiB; rounded up to 2 MiB; halved while the backing
-                               refuses it; that much idle memory is always kept */
-    uint64_t limit_bytes;   /* never hold more than this from the backing; default none */
+    uint64_t arena_bytes; /* first segment, acquired at the first allocation that it can serve;
+                             default 32 MiB; rounded up to 2 MiB; halved while the backing
+                             refuses it; that much idle memory is always kept */
+    uint64_t limit_bytes; /* never hold more than this from the backing; default none */
+    uint32_t patience_us; /* how long a request waits for pending fences rather than hold more than
+                             the slack allows; 0: not at all */
     uint32_t slack_percent; /* idle memory over peak-live that is kept, besides 64 MiB; 0: none */
 };
 

@@ -143,7 +143,9 @@ struct pool {
     uint64_t last_serial;
     uint64_t releasing_bytes; /* taken out of the map, not yet given back; the limit counts them */
     uint32_t releases;        /* in flight */
-    uint32_t unlocked;        /* threads that work without the lock and come back to it */
+    uint64_t collected;       /* blocks whose fence was found to have passed */
+    uint64_t collected_at_lost_patience; /* the same when a wait for fences was last in vain */
+    uint32_t unlocked; /* threads that work without the lock and come back to it */
     struct pool_stats stats;
 };
 
@@ -233,6 +235,9 @@ void arena_idle_remove(struct pool *pool, struct segment *segment);
 /* Releases idle segments until at most keep_bytes of idle memory is left, or at least want_bytes
  * were released. Called with no lock. Returns the bytes released. */
 uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_bytes);
+
+/* Whether `bytes` more may be held without having to be given back as idle memory later. */
+bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes);
 
 /* Idle bytes over what the slack allows. */
 uint64_t arena_excess_locked(const struct pool *pool);

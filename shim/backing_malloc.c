@@ -9,6 +9,7 @@
 #include "backing_malloc.h"
 
 #include "capture.h"
+#include "deferred.h"
 #include "driver.h"
 #include "fence.h"
 
@@ -61,5 +62,6 @@ struct backing backing_malloc(struct context *context)
                             .release = release,
                             .fence_poll = fence_poll,
                             .fence_wait = fence_wait,
-                            .fence_drop = fence_drop};
+                            .fence_drop = fence_drop,
+                            .frees_due = context->deferred != NULL ? deferred_flush : NULL};
 }

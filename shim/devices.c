@@ -9,11 +9,12 @@
 #include <string.h>
 
 #include "backing_malloc.h"
+#include "deferred.h"
 #include "driver.h"
 #include "fence.h"
 #include "options.h"
 
-enum { CONTEXTS_MAX = 256 };
+enum { CONTEXTS_MAX = 256, DEFERRED_PATIENCE_US = 50000 };
 
 static struct device devices[DEVICES_MAX];
 static struct context contexts[CONTEXTS_MAX];
@@ -96,7 +97,8 @@ static struct pool *pool_make(struct context *context, const struct device *devi
     struct pool_config config = {
         .arena_bytes = options_size_resolve(&options.arena_size, device->total_bytes),
         .limit_bytes = options_size_resolve(&options.arena_limit, device->total_bytes),
-        .slack_percent = options.slack};
+        .slack_percent = options.slack,
+        .patience_us = context->deferred != NULL ? DEFERRED_PATIENCE_US : 0};
     return pool_create(&config, &backing);
 }
 
@@ -107,9 +109,12 @@ static struct context *context_make_locked(CUcontext handle, struct device *devi
     if (context == NULL)
         return NULL;
     memset(context, 0, sizeof(*context));
+    context->deferred = deferred_create();
     context->pool = pool_make(context, device);
-    if (context->pool == NULL)
+    if (context->pool == NULL) {
+        deferred_destroy(context->deferred);
         return NULL;
+    }
     context->device = device;
     device->contexts_served++;
     __atomic_store_n(&context->handle, handle, __ATOMIC_RELEASE);

@@ -49,6 +49,7 @@ struct context {
     CUdeviceptr barrier_spare; /* wait.c: 0 when there is none; exchanged atomically */
     bool barrier_neighbour;    /* wait.c */
     size_t pitch_unit;         /* hooks_memory.c: rounding of rows; 0 when not known yet */
+    struct deferred *deferred; /* deferred.c: frees kept back; NULL where frees wait */
     uint32_t waits_needed;     /* fence.c: newest number that a fence waits for; waits_ended: newest
                                   reached */
     uint32_t waits_ended;

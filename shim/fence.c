@@ -20,7 +20,8 @@ struct entry {
     CUevent event;               /* NULL: none made yet */
     const struct context *owner; /* the context the event belongs to; NULL: none */
     uint32_t next;               /* index + 1 of the next free entry */
-    bool busy;                   /* is a fence now */
+    uint32_t holders;            /* blocks that wait for this fence; 0: the entry is free */
+    bool passed;                 /* was found to have passed; valid while held */
 };
 
 static struct entry *chunks[CHUNKS_MAX];
@@ -70,10 +71,15 @@ static void entry_return(uint32_t index)
 {
     struct entry *entry = entry_at(index);
     pthread_mutex_lock(&fence_lock);
-    entry->busy = false;
     entry->next = free_first;
     free_first = index + 1;
     pthread_mutex_unlock(&fence_lock);
+}
+
+/* A free entry as it is when one holder has it. */
+static struct entry entry_held(const struct entry *entry)
+{
+    return (struct entry){.event = entry->event, .owner = entry->owner, .holders = 1};
 }
 
 /* An event of this context, not in use. The context is current. */
@@ -81,8 +87,8 @@ static bool event_take(const struct context *context, uint32_t *index_out)
 {
     pthread_mutex_lock(&fence_lock);
     bool taken = entry_take_locked(context, index_out);
-    if (taken)
-        entry_at(*index_out)->busy = true;
+    if (taken) /* nobody else knows of it */
+        *entry_at(*index_out) = entry_held(entry_at(*index_out));
     pthread_mutex_unlock(&fence_lock);
     if (!taken)
         return false;
@@ -147,6 +153,11 @@ bool fence_after_context(struct context *context, uint64_t *fence_out)
     return recorded;
 }
 
+void fence_share(uint64_t fence, uint32_t holders)
+{
+    __atomic_store_n(&entry_at(fence_index(fence))->holders, holders, __ATOMIC_RELEASE);
+}
+
 uint64_t fence_after_next_wait(struct context *context)
 {
     uint32_t needed = __atomic_add_fetch(&context->waits_needed, 1, __ATOMIC_SEQ_CST);
@@ -187,7 +198,13 @@ enum backing_fence_state fence_poll(void *self, uint64_t fence)
 {
     if ((fence & 1) != 0)
         return wait_has_ended(self, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_PENDING;
-    return event_ask(fence, real_cuEventQuery);
+    bool *passed = &entry_at(fence_index(fence))->passed;
+    if (__atomic_load_n(passed, __ATOMIC_RELAXED))
+        return BACKING_FENCE_PASSED;
+    enum backing_fence_state state = event_ask(fence, real_cuEventQuery);
+    if (state == BACKING_FENCE_PASSED)
+        __atomic_store_n(passed, true, __ATOMIC_RELAXED);
+    return state;
 }
 
 enum backing_fence_state fence_wait(void *self, uint64_t fence)
@@ -205,7 +222,8 @@ enum backing_fence_state fence_wait(void *self, uint64_t fence)
 void fence_drop(void *self, uint64_t fence)
 {
     (void)self;
-    if ((fence & 1) == 0)
+    if ((fence & 1) == 0 &&
+        __atomic_sub_fetch(&entry_at(fence_index(fence))->holders, 1, __ATOMIC_ACQ_REL) == 0)
         entry_return(fence_index(fence));
 }
 

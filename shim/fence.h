@@ -24,6 +24,9 @@ CUresult fence_after_stream(struct context *context, CUstream stream, bool ptsz,
  * has no cuCtxRecordEvent, a capture runs, or it fails: wait instead. Cost: 0.2 us. */
 bool fence_after_context(struct context *context, uint64_t *fence_out);
 
+/* Makes a fence of an event, not yet handed in, be held by so many blocks: each drops it once. */
+void fence_share(uint64_t fence, uint32_t holders);
+
 /* A fence that passes when a wait_as_free() that begins after this call has succeeded. */
 uint64_t fence_after_next_wait(struct context *context);
 

@@ -19,6 +19,7 @@
 #include <errno.h>
 
 #include "capture.h"
+#include "deferred.h"
 #include "devices.h"
 #include "driver.h"
 #include "fence.h"
@@ -255,6 +256,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
     if (free_begin(dptr, context, &block, &owner, &result)) {
         if (block.tag == TAG_STREAM_ORDERED)
             result = free_mixed(owner, current, &block);
+        else if (deferred_free(owner, &block))
+            result = CUDA_SUCCESS;
         else
             result = free_waiting(owner, current, &block);
     }

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 
+#include "deferred.h"
 #include "devices.h"
 #include "driver.h"
 #include "log.h"
@@ -43,6 +44,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         return result;
     struct context *context = context_current(&current);
     if (context != NULL) {
+        deferred_flush(context);
         pool_collect(context->pool);
         *free_bytes += pool_available_bytes(context->pool);
     }

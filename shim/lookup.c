@@ -24,8 +24,13 @@ typedef void *(*dlsym_function)(void *, const char *);
 
 void *(*lookup_real_dlsym_pointer)(void *handle, const char *name);
 
-/* glibc's versions of dlsym: since 2.34; x86-64's base; aarch64's base. */
-static const char *const dlsym_versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+/* glibc's versions of dlsym: the architecture's base, which every glibc has, and the one
+ * since 2.34. The first is found, so that no failed look-up leaves its error behind. */
+#if defined(__x86_64__)
+static const char *const dlsym_versions[] = {"GLIBC_2.2.5", "GLIBC_2.34"};
+#else
+static const char *const dlsym_versions[] = {"GLIBC_2.17", "GLIBC_2.34"};
+#endif
 
 void *(*lookup_init(void))(void *, const char *)
 {
