@@ -191,6 +191,7 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
     pool->config = *config;
     pool->backing = *backing;
     pool->last_serial = __atomic_fetch_add(&pools_made, 1, __ATOMIC_RELAXED) << SERIAL_POOL_SHIFT;
+    pool->collected_at_lost_patience = UINT64_MAX; /* never lost yet */
     if (pool->config.arena_bytes == 0)
         pool->config.arena_bytes = ARENA_DEFAULT_BYTES;
     for (int i = 0; i < SIZE_CLASS_COUNT; i++)

@@ -1,0 +1,110 @@
+/* test_patience.c - config.patience_us: rather than hold more than the slack allows, a request
+ * waits a little for pending fences; never twice in vain without progress. And frees_due, called
+ * before any of that. */
+#include "unit.h"
+
+#include <time.h>
+
+#include "sim_backing.h"
+
+enum { PATIENCE_US = 20000 };
+
+static int due_calls;
+
+static void frees_due(void *self)
+{
+    (void)self;
+    due_calls++;
+}
+
+static struct pool *patient_pool(struct sim_backing *sim)
+{
+    struct backing backing = sim_backing_get(sim);
+    struct pool_config config = {.slack_percent = 3, .patience_us = PATIENCE_US};
+    backing.frees_due = frees_due;
+    struct pool *pool = pool_create(&config, &backing);
+    assert_non_null(pool);
+    return pool;
+}
+
+static uint64_t now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* The GPU goes on while it is asked. */
+static void time_passes(struct sim_backing *sim)
+{
+    sim_backing_advance(sim, sim->now + 1);
+}
+
+static void waiting_replaces_growing(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = patient_pool(sim);
+    uint64_t a = sim_alloc(pool, 512 * MIB);
+    sim_free_pending(sim, a, 9, 40);
+    sim->hook[SIM_POLL] = time_passes;
+    due_calls = 0;
+    assert_int_equal(sim_alloc(pool, 512 * MIB), a);
+    assert_int_equal(due_calls, 1);
+    assert_int_equal(sim->held_bytes, 512 * MIB);
+    sim_pool_end(sim, pool);
+}
+
+static void without_patience_it_grows_at_once(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    uint64_t a = sim_alloc(pool, 512 * MIB);
+    sim_free_pending(sim, a, 9, 40);
+    assert_int_not_equal(sim_alloc(pool, 512 * MIB), a);
+    sim_pool_end(sim, pool);
+}
+
+static void within_the_slack_it_grows_at_once(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = patient_pool(sim);
+    uint64_t a = sim_alloc(pool, 40 * MIB);
+    sim_free_pending(sim, a, 9, 1000000);
+    uint64_t begin = now_us();
+    sim_alloc(pool, 40 * MIB);
+    assert_true(now_us() - begin < PATIENCE_US / 2);
+    sim_pool_end(sim, pool);
+}
+
+/* A kernel may be waiting for this very thread: one wait in vain is the last until something
+ * passes. */
+static void waiting_in_vain_is_not_repeated(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = patient_pool(sim);
+    sim_free_pending(sim, sim_alloc(pool, 512 * MIB), 9, 1000000);
+    uint64_t begin = now_us();
+    for (int i = 0; i < 50; i++)
+        sim_alloc(pool, 300 * MIB);
+    uint64_t waited_us = now_us() - begin;
+    assert_true(waited_us >= PATIENCE_US && waited_us < 10 * PATIENCE_US);
+    sim_backing_advance(sim, 1000000);
+    pool_collect(pool);
+    sim_backing_check(sim, pool);
+    sim_pool_end(sim, pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waiting_replaces_growing),
+        cmocka_unit_test(without_patience_it_grows_at_once),
+        cmocka_unit_test(within_the_slack_it_grows_at_once),
+        cmocka_unit_test(waiting_in_vain_is_not_repeated),
+    };
+    return cmocka_run_group_tests_name("patience", tests, NULL, NULL);
+}
