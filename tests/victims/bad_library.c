@@ -1,5 +1,5 @@
 /* A preload that does what the library must never do, to prove that the comparison notices.
- * VICTIM_BAD names the fault: reuse, code, noise, exit, hang, overlap. */
+ * VICTIM_BAD names the fault: reuse, code, noise, exit, hang. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ CUresult cuMemFree_v2(CUdeviceptr block)
 {
     CUresult (*next)(CUdeviceptr) = (CUresult(*)(CUdeviceptr))dlsym(RTLD_NEXT, "cuMemFree_v2");
     if (bad("code"))
-        return next(block) == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_UNKNOWN;
+        return CUDA_ERROR_UNKNOWN;
     if (!bad("reuse") || kept != 0)
         return next(block);
     kept = block; /* without waiting for anybody */

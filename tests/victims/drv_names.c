@@ -1,5 +1,5 @@
-/* One block by every way to a function: linked, RTLD_DEFAULT, a handle, cuGetProcAddress. What one way
- * allocated every other way frees. */
+/* One block by every way to a function: linked, RTLD_DEFAULT, a handle, cuGetProcAddress. What one
+ * way allocated every other way frees. */
 #include "driver.h"
 
 typedef CUresult (*allocate)(CUdeviceptr *, size_t);
@@ -27,7 +27,8 @@ int main(void)
             CUdeviceptr block = 0;
             int allocated = (int)alloc[a](&block, 5000), freed = (int)free_[f](block);
             int again = (int)free_[f](block);
-            printf("allocated by %d: %d, freed by %d: %d, again %d\n", a, allocated, f, freed, again);
+            printf("allocated by %d: %d, freed by %d: %d, again %d\n", a, allocated, f, freed,
+                   again);
         }
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Memory calls inside a host callback. */
+/* Memory calls inside a host callback. usage: rt_callback [old]: by the older call */
 #include "victim.h"
 
 static void *block;
@@ -14,12 +14,21 @@ static void callback(void *data)
     results[3] = cudaFreeAsync(block, 0);
 }
 
-int main(void)
+static void callback_old(cudaStream_t stream, cudaError_t status, void *data)
+{
+    printf("status %d\n", (int)status + (stream == NULL));
+    callback(data);
+}
+
+int main(int argc, char **argv)
 {
     cudaStream_t stream;
     MUST(cudaMalloc(&block, 1000));
     MUST(cudaStreamCreate(&stream));
-    SHOW(cudaLaunchHostFunc(stream, callback, NULL));
+    if (argc > 1 && strcmp(argv[1], "old") == 0)
+        SHOW(cudaStreamAddCallback(stream, callback_old, NULL, 0));
+    else
+        SHOW(cudaLaunchHostFunc(stream, callback, NULL));
     SHOW(cudaStreamSynchronize(stream));
     for (int i = 0; i < 4; i++)
         printf("in callback: %d\n", (int)results[i]);

@@ -1,6 +1,6 @@
 /* Case 15: allocations beside a capture, small ones and one that needs memory from the driver, from
- * another thread and from the capturing one, in each mode. With the library none of them fails and the
- * capture survives; without it most of them spoil the capture. */
+ * another thread and from the capturing one, in each mode. With the library none of them fails and
+ * the capture survives; without it most of them spoil the capture. */
 #include "victim.h"
 
 static void *allocate(void *arg)

@@ -1,4 +1,5 @@
-/* Blocks that wander between streams, ordered by events: freed on another stream than they came from. */
+/* Blocks that wander between streams, ordered by events: freed on another stream than they came
+ * from. */
 #include "victim.h"
 #include "victim_sim.h"
 

@@ -1,5 +1,5 @@
-/* A free waits for a running kernel, and while it waits other threads allocate and free stream-ordered
- * memory: nobody may be held up by the waiting thread. */
+/* A free waits for a running kernel, and while it waits other threads allocate and free
+ * stream-ordered memory: nobody may be held up by the waiting thread. */
 #include "victim.h"
 #include "victim_sim.h"
 
@@ -21,8 +21,9 @@ int main(void)
     cudaError_t result = cudaSuccess;
     cudaStream_t busy, idle;
     void *a, *b;
-    CUresult (*spin)(CUstream, volatile int *, size_t, const struct vrsim_range *) = (CUresult(*)(
-        CUstream, volatile int *, size_t, const struct vrsim_range *))sim_function("vrsim_launch_spin");
+    CUresult (*spin)(CUstream, volatile int *, size_t, const struct vrsim_range *) =
+        (CUresult(*)(CUstream, volatile int *, size_t, const struct vrsim_range *))sim_function(
+            "vrsim_launch_spin");
     MUST(cudaMalloc(&block, 100000));
     MUST(cudaStreamCreateWithFlags(&busy, cudaStreamNonBlocking));
     MUST(cudaStreamCreateWithFlags(&idle, cudaStreamNonBlocking));

@@ -5,16 +5,16 @@ int main(void)
 {
     static const size_t sizes[] = {GIB + 8,      2 * GIB - 1, 4 * GIB,   4 * GIB + 1,
                                    5 * GIB + 77, 70 * GIB,    600 * GIB, 900 * GIB + 3};
-    void *block[8];
+    void *block[8], *refused;
     size_t free_bytes, total, after;
     MUST(cudaMemGetInfo(&free_bytes, &total));
     for (int i = 0; i < 8; i++)
         SHOW(cudaMalloc(&block[i], sizes[i]));
     for (int i = 0; i < 8; i++)
         printf("%zu: right %d\n", sizes[i], pattern_ok(block[i], sizes[i], (unsigned)i));
-    SHOW(cudaMalloc(&block[0], 600 * GIB));
+    SHOW(cudaMalloc(&refused, 600 * GIB));
     SHOW_LAST();
-    for (int i = 1; i < 8; i++)
+    for (int i = 0; i < 8; i++)
         SHOW(cudaFree(block[i]));
     SHOW(cudaMalloc(&block[1], 1900 * GIB));
     SHOW(cudaFree(block[1]));

@@ -1,4 +1,5 @@
-/* Two devices with access to each other's memory: a free waits for the other device's kernels as well. */
+/* Two devices with access to each other's memory: a free waits for the other device's kernels as
+ * well. */
 #include "victim.h"
 #include "victim_sim.h"
 
@@ -20,6 +21,7 @@ int main(void)
         MUST(cudaMalloc(&a, bytes));
         MUST(cudaSetDevice(1 - d));
         kernel_write(stream[1 - d], 20000000, a, bytes);
+        MUST(cudaStreamSynchronize(stream[1 - d]));
         MUST(cudaSetDevice(d));
         MUST(cudaFree(a));
         MUST(cudaMalloc(&b, bytes));

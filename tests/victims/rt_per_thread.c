@@ -1,5 +1,5 @@
-/* Per-thread streams given as handles to the ordinary calls: the same handle is another stream in each
- * thread. */
+/* Per-thread streams given as handles to the ordinary calls: the same handle is another stream in
+ * each thread. */
 #include "victim.h"
 #include "victim_sim.h"
 
@@ -17,7 +17,8 @@ static void *work(void *arg)
         kernel_write(cudaStreamPerThread, 400000, shared[me], bytes);
         MUST(cudaFreeAsync(shared[me], cudaStreamPerThread));
         pthread_barrier_wait(&step);
-        MUST(cudaMallocAsync(&a, bytes, cudaStreamPerThread)); /* some other thread's, freed just now */
+        MUST(cudaMallocAsync(&a, bytes,
+                             cudaStreamPerThread)); /* some other thread's, freed just now */
         kernel_write(cudaStreamPerThread, 1000, a, bytes);
         MUST(cudaFreeAsync(a, cudaStreamPerThread));
         pthread_barrier_wait(&step);

@@ -22,10 +22,11 @@ int main(void)
     pthread_t thread;
     pthread_attr_t attributes;
     void *result = NULL;
+    int mark;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 4 * 16384);
-    printf("made %d\n", pthread_create(&thread, &attributes, work, &thread));
+    printf("made %d\n", pthread_create(&thread, &attributes, work, &mark));
     printf("ended %d\n", pthread_join(thread, &result));
-    printf("right %d\n", result == &thread);
+    printf("right %d\n", result == &mark);
     return 0;
 }

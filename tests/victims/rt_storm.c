@@ -1,5 +1,5 @@
-/* Random calls of every kind against a list of the blocks alive: no two may overlap, all are aligned,
- * and every result is one the program can understand. usage: rt_storm [seed] */
+/* Random calls of every kind against a list of the blocks alive: no two may overlap, all are
+ * aligned, and every result is one the program can understand. usage: rt_storm [seed] */
 #include "victim.h"
 #include "victim_sim.h"
 
@@ -52,8 +52,8 @@ static void block_free(int k, unsigned how)
     MUST(cudaStreamSynchronize(stream[0]));
     MUST(cudaStreamSynchronize(stream[1]));
     MUST(cudaStreamSynchronize(stream[2]));
-    cudaError_t result = how % 3 == 0 ? cudaFreeAsync(block[k].start, stream[how % 2])
-                                      : cudaFree(block[k].start);
+    cudaError_t result =
+        how % 3 == 0 ? cudaFreeAsync(block[k].start, stream[how % 2]) : cudaFree(block[k].start);
     if (note(result) == cudaSuccess)
         block[k].start = NULL;
 }

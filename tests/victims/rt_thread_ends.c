@@ -1,4 +1,5 @@
-/* Threads that allocate and end: others free their blocks, and a key's destructor frees the last one. */
+/* Threads that allocate and end: others free their blocks, and a key's destructor frees the last
+ * one. */
 #include "victim.h"
 
 static pthread_key_t key;

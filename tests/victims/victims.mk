@@ -1,12 +1,12 @@
 # victims.mk - how the victims are linked: rt_* with the static and the shared stand-in runtime and, as
-# .ptds, with per-thread default streams; drv_* with -lcuda; dl_* with nothing; pre_* are preloads.
+# .ptds, with per-thread default streams; drv_* with -lcuda; dl_* with nothing; pre_* and bad_* are preloads.
 
 VICTIM_DIR   := $(BUILD)/victims
 VICTIM_FLAGS := -std=gnu11 -Wall -Wextra -Werror $(CFLAGS) -isystem $(CUDA_INCLUDE)
 VICTIM_RT    := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/rt_*.c))
 VICTIM_DRV   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/drv_*.c))
 VICTIM_DL    := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/dl_*.c))
-VICTIM_PRE   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/pre_*.c))
+VICTIM_PRE   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/pre_*.c tests/victims/bad_*.c))
 VICTIM_HEADS := $(wildcard tests/victims/*.h tests/runtime/*.h tests/sim/vrsim.h) $(BUILD)/flags
 
 victims: sim $(VICTIM_RT:%=$(VICTIM_DIR)/%.static) $(VICTIM_RT:%=$(VICTIM_DIR)/%.shared) \
@@ -25,7 +25,7 @@ $(VICTIM_DIR)/%.shared: tests/victims/%.c $(VICTIM_HEADS) $(BUILD)/sim/libcudart
 	@mkdir -p $(@D)
 	$(CC) $(VICTIM_FLAGS) -o $@ $< -L$(BUILD)/sim -lcudart -lpthread -ldl
 
-$(VICTIM_DIR)/pre_%.so: tests/victims/pre_%.c $(BUILD)/flags
+$(VICTIM_PRE:%=$(VICTIM_DIR)/%.so): $(VICTIM_DIR)/%.so: tests/victims/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(VICTIM_FLAGS) -shared -fPIC -o $@ $< -ldl
 
