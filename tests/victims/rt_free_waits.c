@@ -11,7 +11,7 @@ static void *free_it(void *arg)
     cudaError_t *result = arg;
     MUST(cudaSetDevice(0));
     *result = cudaFree(block);
-    freed = 1;
+    __atomic_store_n(&freed, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -37,8 +37,8 @@ int main(void)
         MUST(cudaFreeAsync(b, idle));
         printf("%s", a == block ? "the block was handed out before it was free\n" : "");
     }
-    printf("freed before the kernel ended: %d\n", freed);
-    kernel_may_end = 1;
+    printf("freed before the kernel ended: %d\n", __atomic_load_n(&freed, __ATOMIC_ACQUIRE));
+    __atomic_store_n(&kernel_may_end, 1, __ATOMIC_RELEASE);
     pthread_join(waiter, NULL);
     printf("freed: %d %s, hazards %d\n", freed, cudaGetErrorName(result), hazards());
     return 0;

@@ -9,9 +9,12 @@
 static inline void *sim_function(const char *name)
 {
     static void *driver;
-    if (driver == NULL)
-        driver = dlopen("libcuda.so.1", RTLD_NOW);
-    return driver != NULL ? dlsym(driver, name) : NULL;
+    void *found = __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
+    if (found == NULL) {
+        found = dlopen("libcuda.so.1", RTLD_NOW);
+        __atomic_store_n(&driver, found, __ATOMIC_RELEASE);
+    }
+    return found != NULL ? dlsym(found, name) : NULL;
 }
 
 static inline void kernel_touch(cudaStream_t stream, uint64_t ns, void *block, size_t bytes,
