@@ -1,9 +1,9 @@
-/* The driver opened by dlopen, functions found by dlsym. */
+/* The driver opened by dlopen, functions found by dlsym. usage: dl_driver [NAME] */
 #include "driver.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *driver = dlopen(argc > 1 ? argv[1] : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (driver == NULL) {
         printf("no driver\n");
         return 4;
