@@ -41,8 +41,8 @@ struct card {
 struct cost_point {
     double mib, alloc_us, free_us;
 };
-static const struct cost_point costs[] = {{0, 46, 38},    {8, 45, 43},       {64, 56, 88},
-                                          {512, 104, 315}, {4096, 497, 1982}};
+static const struct cost_point costs[] = {
+    {0, 46, 38}, {8, 45, 43}, {64, 56, 88}, {512, 104, 315}, {4096, 497, 1982}};
 enum { COST_POINTS = sizeof(costs) / sizeof(costs[0]) };
 static const double small_alloc_ns = 1250, small_free_ns = 1250, async_call_ns = 3150;
 

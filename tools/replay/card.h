@@ -1,8 +1,8 @@
 /* card.h - a graphics card as the driver manages it, in numbers only: what fits, and what it costs.
  *
- * Rules and costs are those measured on an NVIDIA H200 with driver 580: blocks up to 1 MiB are cut at
- * 512-byte steps from 2 MiB pages, larger ones take multiples of 2 MiB; pages need not be contiguous, so
- * nothing fragments; costs depend on whether pages are mapped.
+ * Rules and costs are those measured on an NVIDIA H200 with driver 580: blocks up to 1 MiB are cut
+ * at 512-byte steps from 2 MiB pages, larger ones take multiples of 2 MiB; pages need not be
+ * contiguous, so nothing fragments; costs depend on whether pages are mapped.
  *
  * What it leaves out: the GPU's clock. Lock: none.
  */
@@ -18,8 +18,8 @@ struct card;
 struct card *card_create(uint64_t capacity_bytes);
 void card_destroy(struct card *card);
 
-/* cudaMalloc and cudaFree. card_allocate: false when the card is full. address is unique while live and
- * aligned as the driver aligns. Cost: O(1) amortised. */
+/* cudaMalloc and cudaFree. card_allocate: false when the card is full. address is unique while live
+ * and aligned as the driver aligns. Cost: O(1) amortised. */
 bool card_allocate(struct card *card, uint64_t bytes, uint64_t *address_out);
 void card_release(struct card *card, uint64_t address, uint64_t bytes);
 

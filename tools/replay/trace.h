@@ -1,8 +1,8 @@
 /* trace.h - allocation traces: the CSV that RMM's replay benchmark reads, plain or gzip'd.
  *
  * Columns: Thread,Time,Action,Pointer,Size,Stream. Action is allocate or free; Stream is "-" for
- * cudaMalloc and cudaFree, else a stream handle. RMM's own logs (allocate failure lines, clock times)
- * are read as well.
+ * cudaMalloc and cudaFree, else a stream handle. RMM's own logs (allocate failure lines, clock
+ * times) are read as well.
  *
  * What it leaves out: replaying. Lock: none; a loaded trace is read-only.
  */
