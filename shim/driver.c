@@ -7,7 +7,8 @@
  * What it leaves out: replacing anything (lookup.c does) and any call to the driver, except
  * cuGetProcAddress when an address it hands out is not that of an exported symbol.
  *
- * Lock: bind_lock, taken once a process and in the rare search by cuGetProcAddress; innermost.
+ * Lock: bind_lock, taken once a process and in the rare search by cuGetProcAddress; innermost. The
+ * loader is never called under it.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -73,32 +74,45 @@ static bool object_is_libcuda(const Dl_info *info)
     return strncmp(name, "libcuda.so", strlen("libcuda.so")) == 0;
 }
 
-static void rows_resolve(void *handle)
+/* Looks every function up. The loader's lock is taken here, so bind_lock must not be held: another
+ * thread may be in a library's constructor, under the loader's lock, and wait for bind_lock. */
+static void rows_find(void *handle, void **found)
 {
     for (int i = 0; i < ROW_COUNT; i++) {
-        void *found = lookup_real_dlsym(handle, rows[i].symbol);
-        if (found == NULL && rows[i].hook != NULL)
-            found = (void *)driver_missing;
-        *rows[i].real = found;
+        found[i] = lookup_real_dlsym(handle, rows[i].symbol);
+        if (found[i] == NULL && rows[i].hook != NULL)
+            found[i] = (void *)driver_missing;
     }
 }
 
-/* Binds to the object that `info` describes; the caller holds bind_lock and nothing is bound yet.
- */
-static bool bind_locked(const Dl_info *info)
+/* Keeps what was found, once. */
+static bool bind_locked(const Dl_info *info, void *const *found)
 {
-    void *handle = dlopen(info->dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == NULL)
+    for (int i = 0; i < ROW_COUNT; i++)
+        *rows[i].real = found[i];
+    if (real_cuCtxGetCurrent == NULL || real_cuMemAlloc_v2 == (void *)driver_missing)
         return false;
-    rows_resolve(handle);
-    if (real_cuCtxGetCurrent == NULL || real_cuMemAlloc_v2 == (void *)driver_missing) {
-        dlclose(handle);
-        return false;
-    }
     driver_base = info->dli_fbase;
     process_start();
     __atomic_store_n(&driver_bound, true, __ATOMIC_RELEASE);
     return true;
+}
+
+/* Binds to the object that `info` describes, unless another thread was quicker. */
+static bool bind_to(const Dl_info *info)
+{
+    void *found[ROW_COUNT];
+    void *handle = dlopen(info->dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL)
+        return false;
+    rows_find(handle, found);
+    pthread_mutex_lock(&bind_lock);
+    bool mine = !driver_bound && bind_locked(info, found);
+    bool bound = driver_bound;
+    pthread_mutex_unlock(&bind_lock);
+    if (!mine)
+        dlclose(handle);
+    return bound;
 }
 
 bool driver_contains(const void *address)
@@ -112,13 +126,8 @@ bool driver_bind_from(const void *address)
     Dl_info info;
     if (dladdr(address, &info) == 0 || !object_is_libcuda(&info))
         return false;
-    if (!__atomic_load_n(&driver_bound, __ATOMIC_ACQUIRE)) {
-        pthread_mutex_lock(&bind_lock);
-        bool bound = driver_bound || bind_locked(&info);
-        pthread_mutex_unlock(&bind_lock);
-        if (!bound)
-            return false;
-    }
+    if (!__atomic_load_n(&driver_bound, __ATOMIC_ACQUIRE) && !bind_to(&info))
+        return false;
     return driver_base == info.dli_fbase;
 }
 

@@ -1,12 +1,14 @@
 # victims.mk - how the victims are linked: rt_* with the static and the shared stand-in runtime and, as
-# .ptds, with per-thread default streams; drv_* with -lcuda; dl_* with nothing; pre_* and bad_* are preloads.
+# .ptds, with per-thread default streams; drv_* with -lcuda; dl_* with nothing; pre_* and bad_* are preloads,
+# so_* other libraries.
 
 VICTIM_DIR   := $(BUILD)/victims
 VICTIM_FLAGS := -std=gnu11 -Wall -Wextra -Werror $(CFLAGS) -isystem $(CUDA_INCLUDE)
 VICTIM_RT    := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/rt_*.c))
 VICTIM_DRV   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/drv_*.c))
 VICTIM_DL    := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/dl_*.c))
-VICTIM_PRE   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/pre_*.c tests/victims/bad_*.c))
+VICTIM_PRE   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/pre_*.c tests/victims/bad_*.c \
+                  tests/victims/so_*.c))
 VICTIM_HEADS := $(wildcard tests/victims/*.h tests/runtime/*.h tests/sim/vrsim.h) $(BUILD)/flags
 
 victims: sim $(VICTIM_RT:%=$(VICTIM_DIR)/%.static) $(VICTIM_RT:%=$(VICTIM_DIR)/%.shared) \
@@ -31,8 +33,8 @@ $(VICTIM_PRE:%=$(VICTIM_DIR)/%.so): $(VICTIM_DIR)/%.so: tests/victims/%.c $(BUIL
 
 $(VICTIM_DIR)/drv_%: tests/victims/drv_%.c $(VICTIM_HEADS) $(BUILD)/sim/libcuda.so.1
 	@mkdir -p $(@D)
-	$(CC) $(VICTIM_FLAGS) -o $@ $< -L$(BUILD)/sim -lcuda -ldl
+	$(CC) $(VICTIM_FLAGS) -o $@ $< -L$(BUILD)/sim -lcuda -lpthread -ldl
 
 $(VICTIM_DIR)/dl_%: tests/victims/dl_%.c $(VICTIM_HEADS)
 	@mkdir -p $(@D)
-	$(CC) $(VICTIM_FLAGS) -o $@ $< -ldl
+	$(CC) $(VICTIM_FLAGS) -o $@ $< -lpthread -ldl
