@@ -1,9 +1,12 @@
 /* semantics.cu - asks the real driver the questions on which the library's behaviour rests, and prints
  * the answers, one a line. Run without the library; with it, the lines should be the same.
+ *
+ * usage: semantics [more]     more: only questions on which the library may answer otherwise
  */
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <cuda.h>
 #include <thread>
 #include <unistd.h>
@@ -221,9 +224,76 @@ static void capture_frees()
     cudaGetLastError();
 }
 
-int main()
+/* Shared memory by handles: is the place inside an allocation kept? */
+static void handles()
+{
+    CUipcMemHandle start, inside;
+    CUdeviceptr a, b;
+    cuMemAlloc(&a, 100000);
+    cuMemAlloc(&b, 100000);
+    int first = (int)cuIpcGetMemHandle(&start, a), second = (int)cuIpcGetMemHandle(&inside, a + 5000);
+    printf("IPC handle of a start %d, of an interior address %d, the same bytes %d\n", first, second,
+           memcmp(&start, &inside, sizeof(start)) == 0);
+    second = (int)cuIpcGetMemHandle(&inside, b);
+    printf("IPC handle of the neighbour %d, the same bytes %d\n", second,
+           memcmp(&start, &inside, sizeof(start)) == 0);
+    cuMemFree(a);
+    cuMemFree(b);
+}
+
+/* A card that is full of memory whose free is pending on a busy stream. */
+static void full_card()
+{
+    cudaStream_t busy, other;
+    size_t free_bytes, total;
+    void *p, *q = nullptr;
+    cudaStreamCreateWithFlags(&busy, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    for (int async = 0; async < 2; async++) {
+        cudaMemGetInfo(&free_bytes, &total);
+        size_t most = free_bytes / 100 * 60;
+        int result = (int)cudaMallocAsync(&p, most, busy);
+        cudaStreamSynchronize(busy);
+        spin<<<1, 1, 0, busy>>>(busy_cycles);
+        printf("60 %% of the card in stream order %d, freed under a kernel %d\n", result,
+               (int)cudaFreeAsync(p, busy));
+        q = nullptr;
+        if (async)
+            TIMED("  60 % in another stream's order", cudaMallocAsync(&q, most, other));
+        else
+            TIMED("  60 % by cudaMalloc", cudaMalloc(&q, most));
+        cudaGetLastError();
+        cudaFree(q);
+        cudaDeviceSynchronize();
+    }
+}
+
+/* The primary context after a reset. */
+static void after_reset()
+{
+    CUcontext primary;
+    CUdevice device;
+    CUdeviceptr a, b;
+    cuDeviceGet(&device, 0);
+    cuDevicePrimaryCtxRetain(&primary, device);
+    cuCtxSetCurrent(primary);
+    cuMemAlloc(&a, 1000);
+    printf("reset %d, ", (int)cuDevicePrimaryCtxReset(device));
+    printf("free of a block from before %d, ", (int)cuMemFree(a));
+    printf("made current again %d, ", (int)cuCtxSetCurrent(primary));
+    printf("allocation without a new retain %d\n", (int)cuMemAlloc(&b, 1000));
+}
+
+int main(int argc, char **argv)
 {
     setvbuf(stdout, nullptr, _IOLBF, 0);
+    if (argc > 1 && strcmp(argv[1], "more") == 0) {
+        cudaFree(0);
+        handles();
+        full_card();
+        after_reset();
+        return 0;
+    }
     waits();
     ranges();
     pitches();
