@@ -23,7 +23,7 @@ static uint32_t gate_waits;
 static uint32_t gate_beginning; /* captures that are beginning at this moment */
 static pthread_mutex_t gate_turn = PTHREAD_MUTEX_INITIALIZER; /* one capture begins at a time */
 static pthread_mutex_t set_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t capturing[CAPTURES_MAX]; /* identities, packed from 0 */
+static struct capture_key capturing[CAPTURES_MAX]; /* packed from 0 */
 static int capturing_count;
 static bool overflowed;
 
@@ -88,14 +88,20 @@ bool stream_may_capture(CUstream stream, bool ptsz)
     return ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* The identity a capture is filed under; the handle where the driver has no ids. */
-static uint64_t capture_key(CUstream stream, bool ptsz)
+/* A stream that captures already is never asked for its identity. */
+static struct capture_key key_of(CUstream stream, bool ptsz)
 {
-    uint64_t id = stream_id(stream, ptsz);
-    return id != 0 ? id : (uint64_t)(uintptr_t)stream;
+    bool may_ask = !capture_in_progress() || !stream_may_capture(stream, ptsz);
+    return (struct capture_key){.id = may_ask ? stream_id(stream, ptsz) : 0, .handle = stream};
 }
 
-static void set_add(uint64_t key)
+/* By identity where both have one, else by handle (drivers before 12.0 have none). */
+static bool key_matches(const struct capture_key *a, const struct capture_key *b)
+{
+    return a->id != 0 && b->id != 0 ? a->id == b->id : a->handle == b->handle;
+}
+
+static void set_add(struct capture_key key)
 {
     pthread_mutex_lock(&set_lock);
     if (capturing_count < CAPTURES_MAX) {
@@ -107,11 +113,11 @@ static void set_add(uint64_t key)
     pthread_mutex_unlock(&set_lock);
 }
 
-static void set_remove(uint64_t key)
+static void set_remove(struct capture_key key)
 {
     pthread_mutex_lock(&set_lock);
     for (int i = 0; i < capturing_count; i++) {
-        if (capturing[i] == key) {
+        if (key_matches(&capturing[i], &key)) {
             capturing[i] = capturing[capturing_count - 1];
             __atomic_store_n(&capturing_count, capturing_count - 1, __ATOMIC_RELEASE);
             break;
@@ -120,16 +126,16 @@ static void set_remove(uint64_t key)
     pthread_mutex_unlock(&set_lock);
 }
 
-uint64_t capture_begin_enter(CUstream stream, bool ptsz)
+struct capture_key capture_begin_enter(CUstream stream, bool ptsz)
 {
     if (!process_serves())
-        return 0;
-    uint64_t key = capture_key(stream, ptsz);
+        return (struct capture_key){.handle = stream};
+    struct capture_key key = key_of(stream, ptsz);
     gate_close();
     return key;
 }
 
-void capture_begin_leave(uint64_t key, bool begun)
+void capture_begin_leave(struct capture_key key, bool begun)
 {
     if (!process_serves())
         return;
@@ -148,13 +154,18 @@ void capture_ended(CUstream stream, bool ptsz)
     bool goes_on = ask != NULL && ask(stream, &status) == CUDA_SUCCESS &&
                    status != CU_STREAM_CAPTURE_STATUS_NONE;
     if (!goes_on)
-        set_remove(capture_key(stream, ptsz));
+        set_remove((struct capture_key){.id = stream_id(stream, ptsz), .handle = stream});
 }
 
-void capture_stream_destroyed(uint64_t id)
+struct capture_key capture_destroy_enter(CUstream stream)
+{
+    return key_of(stream, false);
+}
+
+void capture_destroy_leave(struct capture_key key)
 {
     if (capture_in_progress() && process_serves())
-        set_remove(id);
+        set_remove(key);
 }
 
 void capture_relax(CUstreamCaptureMode *saved)

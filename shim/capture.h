@@ -29,17 +29,24 @@ bool capture_in_progress(void);
 bool capture_gate_enter(void);
 void capture_gate_leave(void);
 
+/* What a capture is filed under. id 0: not known, because the driver has none or because the stream
+ * captures: cuStreamGetId on a capturing stream spoils the capture (measured). */
+struct capture_key {
+    uint64_t id;
+    CUstream handle;
+};
+
 /* Around the real cuStreamBeginCapture. ptsz: the per-thread flavour of the call. begun: it
- * succeeded. Returns the key to hand to capture_begin_leave(): asking for it later would spoil the
- * capture, since cuStreamGetId does on a capturing stream. */
-uint64_t capture_begin_enter(CUstream stream, bool ptsz);
-void capture_begin_leave(uint64_t key, bool begun);
+ * succeeded. The key is taken before, and handed to capture_begin_leave(). */
+struct capture_key capture_begin_enter(CUstream stream, bool ptsz);
+void capture_begin_leave(struct capture_key key, bool begun);
 
 /* After the real cuStreamEndCapture: drops the capture unless the driver says it goes on. */
 void capture_ended(CUstream stream, bool ptsz);
 
-/* A stream is gone. id: as from stream_id(), taken before it was destroyed. */
-void capture_stream_destroyed(uint64_t id);
+/* Around the real cuStreamDestroy; leave only if it succeeded. */
+struct capture_key capture_destroy_enter(CUstream stream);
+void capture_destroy_leave(struct capture_key key);
 
 /* Puts the calling thread into relaxed capture mode, so that an allocation of ours spoils no
  * capture of another thread, and back. */

@@ -8,12 +8,13 @@
 #include "capture.h"
 #include "devices.h"
 #include "driver.h"
+#include "process.h"
 
 CUresult hook_cuStreamBeginCapture(CUstream stream)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    uint64_t key = capture_begin_enter(stream, false);
+    struct capture_key key = capture_begin_enter(stream, false);
     CUresult result = real_cuStreamBeginCapture(stream);
     capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
@@ -23,7 +24,7 @@ CUresult hook_cuStreamBeginCapture_ptsz(CUstream stream)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    uint64_t key = capture_begin_enter(stream, true);
+    struct capture_key key = capture_begin_enter(stream, true);
     CUresult result = real_cuStreamBeginCapture_ptsz(stream);
     capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
@@ -33,7 +34,7 @@ CUresult hook_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    uint64_t key = capture_begin_enter(stream, false);
+    struct capture_key key = capture_begin_enter(stream, false);
     CUresult result = real_cuStreamBeginCapture_v2(stream, mode);
     capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
@@ -43,7 +44,7 @@ CUresult hook_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode 
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    uint64_t key = capture_begin_enter(stream, true);
+    struct capture_key key = capture_begin_enter(stream, true);
     CUresult result = real_cuStreamBeginCapture_v2_ptsz(stream, mode);
     capture_begin_leave(key, result == CUDA_SUCCESS);
     return result;
@@ -55,7 +56,7 @@ CUresult hook_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    uint64_t key = capture_begin_enter(stream, false);
+    struct capture_key key = capture_begin_enter(stream, false);
     CUresult result =
         real_cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges, count, mode);
     capture_begin_leave(key, result == CUDA_SUCCESS);
@@ -68,7 +69,7 @@ CUresult hook_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    uint64_t key = capture_begin_enter(stream, true);
+    struct capture_key key = capture_begin_enter(stream, true);
     CUresult result =
         real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges, count, mode);
     capture_begin_leave(key, result == CUDA_SUCCESS);
@@ -96,14 +97,16 @@ CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 static CUresult stream_destroy(CUstream stream, CUresult (*destroy)(CUstream))
 {
     CUcontext current;
-    uint64_t id = stream != NULL ? stream_id(stream, false) : 0;
+    if (stream == NULL || !process_serves())
+        return destroy(stream);
+    struct capture_key key = capture_destroy_enter(stream);
     CUresult result = destroy(stream);
     if (result != CUDA_SUCCESS)
         return result;
-    capture_stream_destroyed(id != 0 ? id : (uint64_t)(uintptr_t)stream);
+    capture_destroy_leave(key);
     struct context *context = context_current(&current);
-    if (context != NULL && id != 0)
-        pool_forget_stream(context->pool, id);
+    if (context != NULL && key.id != 0)
+        pool_forget_stream(context->pool, key.id);
     return result;
 }
 

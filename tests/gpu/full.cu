@@ -54,6 +54,7 @@ int main()
     SHOW(cudaMallocAsync(&b, most, 0));
     SHOW(cudaGetLastError());
     SHOW(cudaFreeAsync(a, 0));
+    SHOW(cudaStreamSynchronize(0)); /* the driver's own pool gives back only then; ours sooner */
     SHOW(cudaMalloc(&b, most));
     SHOW(cudaFree(b));
     SHOW(cudaDeviceSynchronize());

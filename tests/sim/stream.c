@@ -188,6 +188,11 @@ CUresult stream_get_id(CUstream handle, unsigned long long *id)
     CUresult result = stream_find(handle, &stream);
     if (result != CUDA_SUCCESS || id == NULL)
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    if (stream->capture !=
+        NULL) { /* measured: the one query that spoils the stream's own capture */
+        stream->capture->invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
     *id = stream->id;
     return CUDA_SUCCESS;
 }
