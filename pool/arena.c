@@ -23,9 +23,15 @@
 /* --- records ------------------------------------------------------------------------------------
  */
 
+/* Words of the bitmap of run starts; its second level has one bit for each. */
+static size_t starts_words(uint64_t pages)
+{
+    return (pages + 63) / 64;
+}
+
 static size_t starts_bytes(uint64_t pages)
 {
-    return (pages + 63) / 64 * sizeof(uint64_t);
+    return (starts_words(pages) + (starts_words(pages) + 63) / 64) * sizeof(uint64_t);
 }
 
 static void segment_tables_drop(struct pool *pool, struct segment *segment)
@@ -52,6 +58,8 @@ static struct segment *segment_make(struct pool *pool, uint64_t bytes)
     segment->pages = bytes / POOL_PAGE_BYTES;
     segment->page_run = metadata_take(&pool->metadata, segment->pages * sizeof(struct run *));
     segment->run_starts = metadata_take(&pool->metadata, starts_bytes(segment->pages));
+    if (segment->run_starts != NULL)
+        segment->start_words = segment->run_starts + starts_words(segment->pages);
     return segment;
 }
 

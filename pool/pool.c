@@ -1,6 +1,6 @@
 /* pool.c - routes requests by size, frees by address, and climbs the ladder on a miss.
  *
- * Up to 32 KiB a request is a slot of a slab, above that a run of pages. A hit takes pool.lock
+ * Up to 8 KiB a request is a slot of a slab, above that a run of pages. A hit takes pool.lock
  * once. A miss climbs, one thread at a time:
  *
  *   1. finished fences are collected                     (no waiting, unless config.patience_us
@@ -48,7 +48,7 @@ static struct block_info *info_of(struct run *run, uint32_t slot)
 static uint64_t block_bytes_of(const struct run *run, uint32_t slot)
 {
     return slot == POOL_SLOT_NONE ? run->pages * POOL_PAGE_BYTES
-                                  : size_class_get((int)run->slab->class_index)->slot_bytes;
+                                  : size_class_get((int)run->slab->class_index).slot_bytes;
 }
 
 void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *block)
@@ -195,7 +195,7 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
     if (pool->config.arena_bytes == 0)
         pool->config.arena_bytes = ARENA_DEFAULT_BYTES;
     for (int i = 0; i < SIZE_CLASS_COUNT; i++)
-        pool->stats.classes[i].slot_bytes = size_class_get(i)->slot_bytes;
+        pool->stats.classes[i].slot_bytes = size_class_get(i).slot_bytes;
     return pool;
 }
 
@@ -237,8 +237,8 @@ static void request_size(struct request *request)
 {
     bool small = request->bytes <= SIZE_CLASS_MAX_BYTES;
     request->class_index = small ? size_class_of(request->bytes) : -1;
-    request->pages = small ? size_class_get(request->class_index)->slab_pages
-                           : (request->bytes + POOL_PAGE_BYTES - 1) / POOL_PAGE_BYTES;
+    request->pages =
+        small ? size_class_get(request->class_index).slab_pages : size_run_pages(request->bytes);
 }
 
 /* The longest hole that a large block may cut while the arena may still grow: eight times its own
@@ -291,7 +291,7 @@ static bool reuse_locked(struct pool *pool, struct request *request, uint64_t *a
 {
     struct pool_block block;
     uint64_t block_bytes = request->class_index >= 0
-                               ? size_class_get(request->class_index)->slot_bytes
+                               ? size_class_get(request->class_index).slot_bytes
                                : request->pages * POOL_PAGE_BYTES;
     if (request->stream == POOL_NO_STREAM ||
         !limbo_reuse(pool, request->stream, block_bytes, &block, &request->fence, &request->drop))
@@ -540,7 +540,7 @@ static bool block_around_locked(const struct segment *segment, uint64_t address,
         return false;
     if (run->kind == RUN_SLAB) {
         slot = slab_slot_at(run->slab, offset - run->first_page * POOL_PAGE_BYTES);
-        if (slot >= size_class_get((int)run->slab->class_index)->slots)
+        if (slot >= size_class_get((int)run->slab->class_index).slots)
             return false;
     }
     pool_block_describe(run, slot, block_out);
@@ -692,7 +692,7 @@ void pool_stats_read(struct pool *pool, struct pool_stats *stats_out)
 
 static void slab_visit(struct run *run, void (*visit)(void *, const struct pool_block *), void *arg)
 {
-    uint32_t slots = size_class_get((int)run->slab->class_index)->slots;
+    uint32_t slots = size_class_get((int)run->slab->class_index).slots;
     for (uint32_t slot = 0; slot < slots; slot++) {
         struct pool_block block;
         pool_block_describe(run, slot, &block);

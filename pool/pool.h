@@ -5,7 +5,7 @@
  *
  *     pool.c        routes a request by size, keeps the ladder on a miss
  *     slab.c        small blocks: slots of one size class in a slab
- *     buddy.c       large blocks: runs of 64 KiB pages, tail given back
+ *     buddy.c       large blocks: runs of 512-byte pages, tail given back
  *     limbo.c       freed blocks that GPU work may still touch: by stream, by fence
  *     arena.c       segments from the backing: growth, budget, release
  *     page_map.c    address -> segment, O(1), lock-free to read
@@ -34,7 +34,7 @@
 #include "backing.h"
 #include "stats.h"
 
-#define POOL_PAGE_BYTES      ((uint64_t)64 << 10)
+#define POOL_PAGE_BYTES      ((uint64_t)512) /* the driver's own step for small blocks */
 #define POOL_MIN_BLOCK_BYTES ((uint64_t)512)
 #define POOL_MAX_BLOCK_BYTES ((uint64_t)1 << 52) /* larger requests are POOL_NO_MEMORY at once */
 #define POOL_NO_STREAM       ((uint64_t)0)       /* the request is not ordered by a stream */

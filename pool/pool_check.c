@@ -51,12 +51,12 @@ static void block_check(struct check *check, const struct pool_block *block)
 static void slab_check(struct check *check, struct run *run)
 {
     struct slab *slab = run->slab;
-    const struct size_class *size = size_class_get((int)slab->class_index);
+    struct size_class size = size_class_get((int)slab->class_index);
     struct pool_class_stats *sums = &check->sum.classes[slab->class_index];
     uint32_t used = 0;
     rule(check, slab->run == run, "a slab knows its run");
-    rule(check, run->pages == size->slab_pages, "a slab has the pages of its class");
-    for (uint32_t slot = 0; slot < size->slots; slot++) {
+    rule(check, run->pages == size.slab_pages, "a slab has the pages of its class");
+    for (uint32_t slot = 0; slot < size.slots; slot++) {
         struct pool_block block;
         bool marked_free = (slab->free_slots[slot / 64] >> (slot % 64) & 1) != 0;
         pool_block_describe(run, slot, &block);
@@ -71,11 +71,11 @@ static void slab_check(struct check *check, struct run *run)
         sums->requested_bytes += block.state == POOL_BLOCK_LIVE ? block.requested_bytes : 0;
     }
     sums->slabs++;
-    sums->slots_total += size->slots;
+    sums->slots_total += size.slots;
     check->sum.slab_bytes += run->pages * POOL_PAGE_BYTES;
-    check->sum.slab_free_bytes += run->pages * POOL_PAGE_BYTES - used * (uint64_t)size->slot_bytes;
+    check->sum.slab_free_bytes += run->pages * POOL_PAGE_BYTES - used * (uint64_t)size.slot_bytes;
     rule(check, slab->used == used, "a slab counts its used slots");
-    rule(check, slab->listed == (used > 0 && used < size->slots),
+    rule(check, slab->listed == (used > 0 && used < size.slots),
          "a slab is listed exactly when it has free and used slots");
 }
 
@@ -120,8 +120,12 @@ static void segment_check(struct check *check, const struct segment *segment)
         page += run->pages;
         runs++;
     }
-    for (uint64_t word = 0; word < (segment->pages + 63) / 64; word++)
+    for (uint64_t word = 0; word < (segment->pages + 63) / 64; word++) {
         starts += (uint64_t)__builtin_popcountll(segment->run_starts[word]);
+        rule(check,
+             (segment->run_starts[word] != 0) == (segment->start_words[word / 64] >> word % 64 & 1),
+             "the second level of start bits agrees with the first");
+    }
     rule(check, starts == runs, "as many start bits as runs");
     check->sum.segments++;
     check->sum.backed_bytes += segment->bytes;

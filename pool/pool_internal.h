@@ -3,12 +3,12 @@
  * Geometry:
  *
  *     segment   [ run | run | run ............ ]   from the backing, multiple of 2 MiB
- *     run       whole 64 KiB pages: free, one large block, or a slab
+ *     run       whole 512-byte pages: free, one large block, or a slab
  *     slab      [ slot | slot | ... | tail ]        slots of one size class
  *
  * A segment's page table points to the run at the run's first and last page only (boundary tags),
- * and a bitmap marks where runs start, so that an interior address is found by scanning words
- * backwards.
+ * so that host memory is touched there alone. A bitmap of two levels marks where runs start, so
+ * that an interior address is found by scanning words backwards.
  *
  * Locks, outermost first: pool.growth (the ladder), pool.lock (everything below). Functions of the
  * inner files are called with pool.lock held unless they say otherwise.
@@ -61,6 +61,7 @@ struct segment {
     enum domain domain;
     struct run **page_run; /* one entry a page; valid at the ends of runs */
     uint64_t *run_starts;  /* one bit a page */
+    uint64_t *start_words; /* one bit a word of run_starts: it is not 0 */
     struct segment *next;  /* in use: the pool's list, newest first; else the spare records */
     struct segment *previous;
     struct segment *idle_next; /* the pool's list of idle segments, longest idle first */

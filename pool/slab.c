@@ -1,30 +1,30 @@
 /* slab.c - small blocks: slots of one size class, side by side in a slab.
  *
- * A slab is a run of one to eight pages (size_class.c) and a record on the host: a bitmap of free
+ * A slab is a run of about 64 KiB (size_class.h) and a record on the host: a bitmap of free
  * slots and what is known of each block. The lowest free slot is taken first. Slabs with a free
  * slot are listed by class, the one filled most recently first, so that the others can drain. One
  * empty slab a class is kept, until the pool holds no block at all or needs the memory.
  *
  * Source of the idea: Bonwick, "The Slab Allocator" (USENIX 1994); metadata apart from the memory,
- * since the host cannot touch it. What it leaves out: rounding of sizes (size_class.c), blocks that
+ * since the host cannot touch it. What it leaves out: rounding of sizes (size_class.h), blocks that
  * wait for the GPU (limbo.c). Lock: pool.lock, held by the caller.
  */
 #include "pool_internal.h"
 
-static const struct size_class *slab_class_of(const struct slab *slab)
+static struct size_class slab_class_of(const struct slab *slab)
 {
     return size_class_get((int)slab->class_index);
 }
 
-static size_t record_bytes(const struct size_class *size)
+static size_t record_bytes(struct size_class size)
 {
-    return sizeof(struct slab) + size->slots * sizeof(struct block_info) +
-           (size->slots + 63) / 64 * sizeof(uint64_t);
+    return sizeof(struct slab) + size.slots * sizeof(struct block_info) +
+           (size.slots + 63) / 64 * sizeof(uint64_t);
 }
 
 static uint64_t slab_bytes(const struct slab *slab)
 {
-    return slab_class_of(slab)->slab_pages * POOL_PAGE_BYTES;
+    return slab_class_of(slab).slab_pages * POOL_PAGE_BYTES;
 }
 
 /* --- the partial list ---------------------------------------------------------------------- */
@@ -68,11 +68,11 @@ static struct run *slab_run_take(struct pool *pool, uint64_t pages, bool relaxed
 
 static struct slab *slab_make(struct pool *pool, int class_index, bool relaxed)
 {
-    const struct size_class *size = size_class_get(class_index);
+    struct size_class size = size_class_get(class_index);
     struct slab *slab = metadata_take(&pool->metadata, record_bytes(size));
     if (slab == NULL)
         return NULL;
-    slab->run = slab_run_take(pool, size->slab_pages, relaxed);
+    slab->run = slab_run_take(pool, size.slab_pages, relaxed);
     if (slab->run == NULL) {
         metadata_give(&pool->metadata, slab, record_bytes(size));
         return NULL;
@@ -80,22 +80,22 @@ static struct slab *slab_make(struct pool *pool, int class_index, bool relaxed)
     slab->run->kind = RUN_SLAB;
     slab->run->slab = slab;
     slab->class_index = (uint32_t)class_index;
-    slab->free_slots = (uint64_t *)(void *)&slab->slots[size->slots];
-    slots_all_free(slab, size->slots);
+    slab->free_slots = (uint64_t *)(void *)&slab->slots[size.slots];
+    slots_all_free(slab, size.slots);
     pool->stats.slab_bytes += slab_bytes(slab);
     pool->stats.slab_free_bytes += slab_bytes(slab);
     pool->stats.classes[class_index].slabs++;
-    pool->stats.classes[class_index].slots_total += size->slots;
+    pool->stats.classes[class_index].slots_total += size.slots;
     return slab;
 }
 
 static void slab_end(struct pool *pool, struct slab *slab)
 {
-    const struct size_class *size = slab_class_of(slab);
+    struct size_class size = slab_class_of(slab);
     pool->stats.slab_bytes -= slab_bytes(slab);
     pool->stats.slab_free_bytes -= slab_bytes(slab);
     pool->stats.classes[slab->class_index].slabs--;
-    pool->stats.classes[slab->class_index].slots_total -= size->slots;
+    pool->stats.classes[slab->class_index].slots_total -= size.slots;
     slab->run->slab = NULL;
     buddy_give(pool, slab->run);
     metadata_give(&pool->metadata, slab, record_bytes(size));
@@ -125,7 +125,7 @@ bool slab_take(struct pool *pool, int class_index, bool relaxed, struct slab **s
     struct slab *slab = slab_with_room(pool, class_index, relaxed);
     if (slab == NULL)
         return false;
-    uint32_t words = (slab_class_of(slab)->slots + 63) / 64;
+    uint32_t words = (slab_class_of(slab).slots + 63) / 64;
     while (slab->first < words && slab->free_slots[slab->first] == 0)
         slab->first++;
     if (!pool_holds(pool, slab->first < words, "a listed slab has a free slot"))
@@ -133,8 +133,8 @@ bool slab_take(struct pool *pool, int class_index, bool relaxed, struct slab **s
     uint32_t bit = (uint32_t)__builtin_ctzll(slab->free_slots[slab->first]);
     slab->free_slots[slab->first] &= slab->free_slots[slab->first] - 1;
     slab->used++;
-    pool->stats.slab_free_bytes -= slab_class_of(slab)->slot_bytes;
-    if (slab->used == slab_class_of(slab)->slots)
+    pool->stats.slab_free_bytes -= slab_class_of(slab).slot_bytes;
+    if (slab->used == slab_class_of(slab).slots)
         list_remove(&pool->classes[class_index], slab);
     *slab_out = slab;
     *slot_out = slab->first * 64 + bit;
@@ -165,7 +165,7 @@ void slab_give(struct pool *pool, struct slab *slab, uint32_t slot)
     if (slot / 64 < slab->first)
         slab->first = slot / 64;
     slab->used--;
-    pool->stats.slab_free_bytes += slab_class_of(slab)->slot_bytes;
+    pool->stats.slab_free_bytes += slab_class_of(slab).slot_bytes;
     if (slab->used == 0)
         slab_retire(pool, slab);
     else if (!slab->listed)
@@ -186,5 +186,5 @@ void slab_flush(struct pool *pool)
 
 uint32_t slab_slot_at(const struct slab *slab, uint64_t offset_bytes)
 {
-    return (uint32_t)(offset_bytes / slab_class_of(slab)->slot_bytes);
+    return (uint32_t)(offset_bytes / slab_class_of(slab).slot_bytes);
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define POOL_STATS_CLASSES_MAX 64 /* slab size classes a report can hold */
-#define POOL_STATS_ORDERS      40 /* buddy orders: 64 KiB << 39 is beyond any address space */
+#define POOL_STATS_ORDERS      44 /* buddy orders: 512 bytes << 43 is the largest block */
 
 /* One slab size class. slots_total = slots_live + slots_limbo + slots_free; the last is not stored.
  */

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "../pool/pool.h"
 #include "report_buffer.h"
 #include "units.h"
 
@@ -145,7 +146,7 @@ static void runs_print(struct report_buffer *out, const struct pool_stats *pool)
             continue;
         if (printed > 0 && printed % 6 == 0)
             report_print(out, "\n   ");
-        report_print(out, " %s: %s ", BYTES((uint64_t)(64 << 10) << order),
+        report_print(out, " %s: %s ", BYTES(POOL_PAGE_BYTES << order),
                      COUNT(pool->free_runs_by_order[order]));
         printed++;
     }

@@ -5,14 +5,16 @@
 #include "../../pool/pool_internal.h"
 #include "sim_backing.h"
 
+#define STEP (64 * KIB) /* of the sizes here, above those of slabs */
+
 static void tail_is_given_back(void **state)
 {
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
-    uint64_t a = sim_alloc(pool, 5 * POOL_PAGE_BYTES - 100);
-    uint64_t b = sim_alloc(pool, 3 * POOL_PAGE_BYTES);
-    assert_int_equal(b, a + 5 * POOL_PAGE_BYTES);
+    uint64_t a = sim_alloc(pool, 5 * STEP - 100);
+    uint64_t b = sim_alloc(pool, 3 * STEP);
+    assert_int_equal(b, a + 5 * STEP);
     sim_backing_check(sim, pool);
     sim_free(a);
     sim_free(b);
@@ -26,18 +28,18 @@ static void smallest_run_that_fits_is_taken(void **state)
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
-    uint64_t hole10 = sim_alloc(pool, 10 * POOL_PAGE_BYTES);
-    sim_alloc(pool, POOL_PAGE_BYTES);
-    uint64_t hole4 = sim_alloc(pool, 4 * POOL_PAGE_BYTES);
-    sim_alloc(pool, POOL_PAGE_BYTES);
-    uint64_t hole6 = sim_alloc(pool, 6 * POOL_PAGE_BYTES);
-    sim_alloc(pool, POOL_PAGE_BYTES);
+    uint64_t hole10 = sim_alloc(pool, 10 * STEP);
+    sim_alloc(pool, STEP);
+    uint64_t hole4 = sim_alloc(pool, 4 * STEP);
+    sim_alloc(pool, STEP);
+    uint64_t hole6 = sim_alloc(pool, 6 * STEP);
+    sim_alloc(pool, STEP);
     sim_free(hole10);
     sim_free(hole4);
     sim_free(hole6);
-    assert_int_equal(sim_alloc(pool, 5 * POOL_PAGE_BYTES), hole6);
-    assert_int_equal(sim_alloc(pool, 4 * POOL_PAGE_BYTES), hole4);
-    assert_int_equal(sim_alloc(pool, 8 * POOL_PAGE_BYTES), hole10);
+    assert_int_equal(sim_alloc(pool, 5 * STEP), hole6);
+    assert_int_equal(sim_alloc(pool, 4 * STEP), hole4);
+    assert_int_equal(sim_alloc(pool, 8 * STEP), hole10);
     sim_backing_check(sim, pool);
     pool_destroy(pool, true);
     sim_backing_destroy(sim);
@@ -50,13 +52,13 @@ static void equal_runs_go_by_address(void **state)
     struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
     uint64_t block[8];
     for (int i = 0; i < 8; i++) {
-        block[i] = sim_alloc(pool, 4 * POOL_PAGE_BYTES);
-        sim_alloc(pool, POOL_PAGE_BYTES);
+        block[i] = sim_alloc(pool, 4 * STEP);
+        sim_alloc(pool, STEP);
     }
     for (int i = 7; i >= 0; i--)
         sim_free(block[i]);
     for (int i = 0; i < 8; i++)
-        assert_int_equal(sim_alloc(pool, 4 * POOL_PAGE_BYTES), block[i]);
+        assert_int_equal(sim_alloc(pool, 4 * STEP), block[i]);
     pool_destroy(pool, true);
     sim_backing_destroy(sim);
 }
@@ -73,7 +75,7 @@ static void neighbours_merge_in_any_order(void **state)
         struct pool_stats stats;
         uint64_t block[3];
         for (int i = 0; i < 3; i++)
-            block[i] = sim_alloc(pool, (uint64_t)(7 + i) * POOL_PAGE_BYTES);
+            block[i] = sim_alloc(pool, (uint64_t)(7 + i) * STEP);
         for (int i = 0; i < 3; i++) {
             sim_free(block[orders[o][i]]);
             sim_backing_check(sim, pool);
@@ -115,12 +117,12 @@ static void orders_are_counted(void **state)
     struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
     struct pool_stats stats;
     uint64_t bytes = 0, runs = 0;
-    uint64_t hole = sim_alloc(pool, 5 * POOL_PAGE_BYTES);
-    sim_alloc(pool, POOL_PAGE_BYTES);
+    uint64_t hole = sim_alloc(pool, 5 * STEP);
+    sim_alloc(pool, STEP);
     sim_free(hole);
     pool_stats_read(pool, &stats);
-    assert_int_equal(stats.free_runs_by_order[2], 1); /* 5 pages */
-    assert_int_equal(stats.free_runs_by_order[8], 1); /* 506 pages */
+    assert_int_equal(stats.free_runs_by_order[9], 1);  /* 640 pages */
+    assert_int_equal(stats.free_runs_by_order[15], 1); /* 64,768 pages */
     for (int i = 0; i < POOL_STATS_ORDERS; i++) {
         bytes += stats.free_bytes_by_order[i];
         runs += stats.free_runs_by_order[i];

@@ -97,7 +97,7 @@ static void empty_slabs_serve_before_a_refusal(void **state)
         sim_alloc(pool, 512);
         for (int c = 1; c < SIZE_CLASS_COUNT; c++) { /* leaves as many empty slabs as fit */
             uint64_t address;
-            if (pool_alloc(pool, size_class_get(c)->slot_bytes, 0, 0, &address) == POOL_OK)
+            if (pool_alloc(pool, size_class_get(c).slot_bytes, 0, 0, &address) == POOL_OK)
                 sim_free(address);
         }
         uint64_t a = sim_alloc(pool, pages * POOL_PAGE_BYTES);

@@ -72,7 +72,7 @@ static struct model_block *random_block(struct model *model, enum model_state st
 /* Its stream took the first part of a pending block: what is left is pending still. */
 static void tail_keep(struct model_block *old, const struct model_block *fresh)
 {
-    uint64_t taken = (fresh->bytes + POOL_PAGE_BYTES - 1) / POOL_PAGE_BYTES * POOL_PAGE_BYTES;
+    uint64_t taken = size_run_pages(fresh->bytes) * POOL_PAGE_BYTES;
     assert_int_equal(fresh->address, old->address);
     old->state = taken < old->bytes ? MODEL_PENDING : MODEL_NONE;
     old->address += taken;
@@ -106,9 +106,8 @@ static void overlap_check(struct model *model, const struct model_block *fresh, 
 static void refusal_check(struct model *model, uint64_t bytes)
 {
     struct pool_stats stats;
-    uint64_t pages = bytes <= SIZE_CLASS_MAX_BYTES
-                         ? size_class_get(size_class_of(bytes))->slab_pages
-                         : (bytes + POOL_PAGE_BYTES - 1) / POOL_PAGE_BYTES;
+    uint64_t pages = bytes <= SIZE_CLASS_MAX_BYTES ? size_class_get(size_class_of(bytes)).slab_pages
+                                                   : size_run_pages(bytes);
     uint64_t segment_bytes = (pages * POOL_PAGE_BYTES + 2 * MIB - 1) / (2 * MIB) * 2 * MIB;
     pool_stats_read(model->pool, &stats);
     assert_int_equal(stats.idle_segment_bytes, 0);

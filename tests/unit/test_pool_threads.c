@@ -1,8 +1,8 @@
 /* test_pool_threads.c - many threads on one pool: no byte is handed out twice, and all adds up at
  * the end. Run under ThreadSanitizer as well.
  *
- * Who owns what is kept outside the pool, by pages of 64 KiB: a large block owns its pages whole; a
- * small one owns its steps of 512 bytes and counts as a guest in its page.
+ * Who owns what is kept outside the pool, by spans of 64 KiB: a block owns those that it covers
+ * whole; of the others it owns its steps of 512 bytes, and each counts as a guest in its span.
  */
 #include "unit.h"
 
@@ -11,7 +11,7 @@
 
 #include "sim_backing.h"
 
-enum { THREADS = 8, BLOCKS = 200, PAGES = 1 << 18, STEPS_PER_PAGE = 128, PAGE_OWNED = -1 };
+enum { THREADS = 8, BLOCKS = 200, SPANS = 1 << 18, STEPS_PER_SPAN = 128, SPAN_OWNED = -1 };
 
 struct worker {
     pthread_t thread;
@@ -21,8 +21,8 @@ struct worker {
     uint64_t operations;
 };
 
-static int page_state[PAGES]; /* PAGE_OWNED, or the number of small blocks' pieces in it */
-static bool step_owned[(size_t)PAGES * STEPS_PER_PAGE];
+static int span_state[SPANS]; /* SPAN_OWNED, or the number of guests in it */
+static bool step_owned[(size_t)SPANS * STEPS_PER_SPAN];
 static bool stop;
 static uint64_t overlaps;  /* of blocks that were live at the same time */
 static uint64_t clock_now; /* of the fences */
@@ -41,43 +41,43 @@ static void overlap_if(bool seen)
         __atomic_fetch_add(&overlaps, 1, __ATOMIC_RELAXED);
 }
 
-static void page_own(uint64_t page)
+static void span_own(uint64_t span)
 {
-    overlap_if(__atomic_exchange_n(&page_state[page], PAGE_OWNED, __ATOMIC_RELAXED) != 0);
+    overlap_if(__atomic_exchange_n(&span_state[span], SPAN_OWNED, __ATOMIC_RELAXED) != 0);
 }
 
-static void page_disown(uint64_t page)
+static void span_disown(uint64_t span)
 {
-    overlap_if(__atomic_exchange_n(&page_state[page], 0, __ATOMIC_RELAXED) != PAGE_OWNED);
+    overlap_if(__atomic_exchange_n(&span_state[span], 0, __ATOMIC_RELAXED) != SPAN_OWNED);
 }
 
 static void step_own(uint64_t step)
 {
-    int before = __atomic_fetch_add(&page_state[step / STEPS_PER_PAGE], 1, __ATOMIC_RELAXED);
-    overlap_if(before == PAGE_OWNED);
+    int before = __atomic_fetch_add(&span_state[step / STEPS_PER_SPAN], 1, __ATOMIC_RELAXED);
+    overlap_if(before == SPAN_OWNED);
     overlap_if(__atomic_exchange_n(&step_owned[step], true, __ATOMIC_RELAXED));
 }
 
 static void step_disown(uint64_t step)
 {
     overlap_if(!__atomic_exchange_n(&step_owned[step], false, __ATOMIC_RELAXED));
-    overlap_if(__atomic_fetch_sub(&page_state[step / STEPS_PER_PAGE], 1, __ATOMIC_RELAXED) <= 0);
+    overlap_if(__atomic_fetch_sub(&span_state[step / STEPS_PER_SPAN], 1, __ATOMIC_RELAXED) <= 0);
 }
 
-/* Tells of the steps or pages of a block: owned, or owned no more. */
+/* Tells of a block: owned, or owned no more. */
 static void block_tell(uint64_t address, uint64_t bytes, bool own)
 {
-    bool small = bytes <= 32 * KIB;
-    uint64_t unit = small ? POOL_MIN_BLOCK_BYTES : POOL_PAGE_BYTES;
-    uint64_t first = (address - SIM_BASE_ADDRESS) / unit;
-    uint64_t end = first + (bytes + unit - 1) / unit;
-    if (end > (uint64_t)PAGES * (small ? STEPS_PER_PAGE : 1))
+    uint64_t step = (address - SIM_BASE_ADDRESS) / POOL_MIN_BLOCK_BYTES;
+    uint64_t end = step + (bytes + POOL_MIN_BLOCK_BYTES - 1) / POOL_MIN_BLOCK_BYTES;
+    if (end > (uint64_t)SPANS * STEPS_PER_SPAN)
         abort();
-    for (uint64_t i = first; i < end; i++) {
-        if (small)
-            (own ? step_own : step_disown)(i);
-        else
-            (own ? page_own : page_disown)(i);
+    while (step < end) {
+        if (step % STEPS_PER_SPAN == 0 && end - step >= STEPS_PER_SPAN) {
+            (own ? span_own : span_disown)(step / STEPS_PER_SPAN);
+            step += STEPS_PER_SPAN;
+        } else {
+            (own ? step_own : step_disown)(step++);
+        }
     }
 }
 

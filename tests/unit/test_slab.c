@@ -10,16 +10,16 @@ static void a_slab_is_filled_before_the_next(void **state)
     for (int c = 0; c < SIZE_CLASS_COUNT; c++) {
         struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
         struct pool *pool = sim_pool_create(sim, 0, 0);
-        const struct size_class *size = size_class_get(c);
+        struct size_class size = size_class_get(c);
         struct pool_stats stats;
-        uint64_t first = sim_alloc(pool, size->slot_bytes);
-        for (uint32_t i = 1; i < size->slots; i++)
-            assert_int_equal(sim_alloc(pool, size->slot_bytes),
-                             first + (uint64_t)i * size->slot_bytes);
+        uint64_t first = sim_alloc(pool, size.slot_bytes);
+        for (uint32_t i = 1; i < size.slots; i++)
+            assert_int_equal(sim_alloc(pool, size.slot_bytes),
+                             first + (uint64_t)i * size.slot_bytes);
         pool_stats_read(pool, &stats);
         assert_int_equal(stats.classes[c].slabs, 1);
-        assert_int_equal(stats.classes[c].slots_live, size->slots);
-        sim_alloc(pool, size->slot_bytes);
+        assert_int_equal(stats.classes[c].slots_live, size.slots);
+        sim_alloc(pool, size.slot_bytes);
         pool_stats_read(pool, &stats);
         assert_int_equal(stats.classes[c].slabs, 2);
         sim_backing_check(sim, pool);
@@ -59,7 +59,7 @@ static void empty_slabs_go_back(void **state)
     for (int i = 0; i < 999; i++)
         sim_free(block[i]);
     pool_stats_read(pool, &stats);
-    assert_in_range(stats.slab_bytes, 1, 2 * POOL_PAGE_BYTES);
+    assert_in_range(stats.slab_bytes, 1, 2 * SIZE_CLASS_SLAB_BYTES);
     sim_backing_check(sim, pool);
     sim_free(block[999]);
     pool_stats_read(pool, &stats);
@@ -70,18 +70,18 @@ static void empty_slabs_go_back(void **state)
     sim_backing_destroy(sim);
 }
 
-static void a_tail_is_no_block(void **state)
+static void what_is_inside_or_behind_a_slot_is_no_block(void **state)
 {
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
-    const struct size_class *size = size_class_get(size_class_of(3 * 512));
+    struct size_class size = size_class_get(size_class_of(3 * 512));
     struct pool_block found;
     uint64_t first = sim_alloc(pool, 3 * 512);
-    uint64_t tail = first + (uint64_t)size->slots * size->slot_bytes;
-    assert_true(tail < first + size->slab_pages * POOL_PAGE_BYTES);
-    assert_int_equal(pool_find(tail, &found), POOL_NOT_LIVE);
-    assert_int_equal(pool_free_begin(tail, &found), POOL_NOT_LIVE);
+    uint64_t behind = first + (uint64_t)size.slots * size.slot_bytes;
+    assert_int_equal(pool_find(behind, &found), POOL_NOT_LIVE);
+    assert_int_equal(pool_free_begin(behind, &found), POOL_NOT_LIVE);
+    assert_int_equal(pool_free_begin(behind - size.slot_bytes, &found), POOL_NOT_LIVE);
     assert_int_equal(pool_free_begin(first + 512, &found), POOL_NOT_LIVE);
     pool_destroy(pool, true);
     sim_backing_destroy(sim);
@@ -93,7 +93,7 @@ int main(void)
         cmocka_unit_test(a_slab_is_filled_before_the_next),
         cmocka_unit_test(the_lowest_free_slot_is_taken),
         cmocka_unit_test(empty_slabs_go_back),
-        cmocka_unit_test(a_tail_is_no_block),
+        cmocka_unit_test(what_is_inside_or_behind_a_slot_is_no_block),
     };
     return cmocka_run_group_tests_name("slab", tests, NULL, NULL);
 }
