@@ -1,10 +1,15 @@
 /* arena.c - the segments: how memory comes from the backing and goes back.
  *
  * Growth. The first segment is preallocated (config.arena_bytes) by the first request that it can
- * serve. Later ones are a quarter of what is held, from 32 to 128 MiB, so that a small program
- * stays small and a large one calls the driver rarely. A block above 32 MiB gets a segment of its
- * own size: it can be given back whole. When the driver refuses, the size is halved down to what
- * the request needs.
+ * serve. Later ones are a quarter of what is held, from 32 to 128 MiB and at most a sixteenth of
+ * what there is to be had, so that a small program stays small and a large one calls the driver
+ * rarely. A block above 32 MiB gets a segment of its own size: it can be given back whole. When the
+ * driver refuses, the size is halved down to what the request needs.
+ *
+ * Scarcity. Before it grows the arena looks how much of the card is free. If what is live, or
+ * what is held, comes within a quarter, or 8 GiB, of all that could be had, memory is scarce: then
+ * only what the driver itself would take for the block is acquired, and a block above 1 MiB shares
+ * its segment with none.
  *
  * Release. A segment without any block is idle. Idle memory is kept as long as all that is held
  * stays under the highest live total, plus the slack, plus 64 MiB, or under the first segment's
@@ -19,6 +24,15 @@
 #define ARENA_SEGMENT_MIN_BYTES ((uint64_t)32 << 20)
 #define ARENA_SEGMENT_MAX_BYTES ((uint64_t)128 << 20)
 #define ARENA_IDLE_FLOOR_BYTES  ((uint64_t)64 << 20)
+#define ARENA_RESERVE_MAX_BYTES ((uint64_t)8 << 30)
+#define ARENA_RESERVE_SHARE     4
+#define ARENA_SEGMENT_SHARE     16
+
+/* How a segment is to be made. */
+struct plan {
+    enum domain domain;
+    uint64_t part_bytes; /* 0: the backing knows no parts */
+};
 
 /* --- records ------------------------------------------------------------------------------------
  */
@@ -53,6 +67,7 @@ static struct segment *segment_make(struct pool *pool, uint64_t bytes)
         segment = metadata_take(&pool->segment_records, sizeof(*segment));
     if (segment == NULL)
         return NULL;
+    segment->gap_pages = segment->lost_pages = 0;
     if (segment->pool == NULL) /* fresh; else it is read without a lock at this moment */
         segment->pool = pool;
     segment->pages = bytes / POOL_PAGE_BYTES;
@@ -63,7 +78,7 @@ static struct segment *segment_make(struct pool *pool, uint64_t bytes)
     return segment;
 }
 
-static void segment_drop(struct pool *pool, struct segment *segment)
+void arena_segment_drop(struct pool *pool, struct segment *segment)
 {
     segment_tables_drop(pool, segment);
     segment->bytes = 0;
@@ -80,7 +95,7 @@ static void segment_list(struct pool *pool, struct segment *segment)
     pool->segments = segment;
 }
 
-static void segment_unlist(struct pool *pool, struct segment *segment)
+void arena_segment_unlist(struct pool *pool, struct segment *segment)
 {
     if (segment->previous != NULL)
         segment->previous->next = segment->next;
@@ -92,17 +107,18 @@ static void segment_unlist(struct pool *pool, struct segment *segment)
 
 /* The memory is the pool's now. False: the host has no memory for the records. */
 static bool segment_add_locked(struct pool *pool, uint64_t address, uint64_t bytes,
-                               enum domain domain)
+                               const struct plan *plan)
 {
     struct segment *segment = segment_make(pool, bytes);
     if (segment == NULL)
         return false;
     segment->address = address;
     segment->bytes = bytes;
-    segment->domain = domain;
+    segment->part_pages = plan->part_bytes / POOL_PAGE_BYTES;
+    segment->domain = plan->domain;
     if (segment->page_run == NULL || segment->run_starts == NULL ||
         !buddy_segment_add(pool, segment)) {
-        segment_drop(pool, segment);
+        arena_segment_drop(pool, segment);
         return false;
     }
     page_map_set(address, bytes, segment);
@@ -118,21 +134,49 @@ static bool segment_add_locked(struct pool *pool, uint64_t address, uint64_t byt
 /* --- growth
  * ----------------------------------------------------------------------------------------- */
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
 {
     return value < low ? low : value > high ? high : value;
+}
+
+void arena_look(struct pool *pool, uint64_t bytes)
+{
+    if (pool->backing.room == NULL)
+        return;
+    uint64_t total_bytes = 0;
+    uint64_t room_bytes = pool->backing.room(pool->backing.self, &total_bytes);
+    lock_take(&pool->lock);
+    uint64_t most_bytes = room_bytes + pool->stats.backed_bytes;
+    uint64_t reserve_bytes = least(most_bytes / ARENA_RESERVE_SHARE, ARENA_RESERVE_MAX_BYTES);
+    uint64_t live_bytes = pool->stats.live_block_bytes + pool->stats.limbo_bytes;
+    pool->scarce =
+        most_bytes - reserve_bytes < live_bytes + bytes || room_bytes < reserve_bytes + bytes;
+    pool->segment_max_bytes = most_bytes / ARENA_SEGMENT_SHARE;
+    lock_give(&pool->lock);
 }
 
 static uint64_t growth_bytes_locked(struct pool *pool, uint64_t need_bytes, bool exact)
 {
     bool large = need_bytes > POOL_LARGE_BYTES;
     uint64_t bytes = need_bytes;
-    if (!exact && !pool->arena_asked && (!large || need_bytes <= pool->config.arena_bytes)) {
+    bool sparing = exact || pool->scarce;
+    bool arena = !exact && !pool->arena_asked && !(pool->scarce && pool->arena_is_default);
+    if (arena && (!large || need_bytes <= pool->config.arena_bytes)) {
         pool->arena_asked = true;
         bytes = pool->config.arena_bytes;
-    } else if (!exact && !large) {
+        if (pool->arena_is_default)
+            bytes = least(bytes, pool->segment_max_bytes);
+    } else if (!sparing && !large) {
         bytes =
             clamp(pool->stats.backed_bytes / 4, ARENA_SEGMENT_MIN_BYTES, ARENA_SEGMENT_MAX_BYTES);
+        bytes = least(bytes, pool->segment_max_bytes);
+        if (pool->backing.acquire_parts != NULL && !arena_may_grow_locked(pool, bytes))
+            bytes = need_bytes;
     }
     bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
     return bytes > need_bytes ? bytes : need_bytes;
@@ -148,19 +192,42 @@ static uint64_t limit_room_locked(const struct pool *pool)
     return room / BACKING_SEGMENT_ALIGN_BYTES * BACKING_SEGMENT_ALIGN_BYTES;
 }
 
-static bool segment_acquire(struct pool *pool, uint64_t bytes, enum domain domain,
+static enum backing_status backing_acquire(struct pool *pool, uint64_t bytes, uint64_t part_bytes,
+                                           uint64_t *address_out)
+{
+    const struct backing *backing = &pool->backing;
+    return backing->acquire_parts == NULL
+               ? backing->acquire(backing->self, bytes, address_out)
+               : backing->acquire_parts(backing->self, bytes, part_bytes, address_out);
+}
+
+/* Gives a whole acquisition back. */
+static enum backing_status backing_release(struct pool *pool, uint64_t address, uint64_t bytes,
+                                           uint64_t part_bytes)
+{
+    const struct backing *backing = &pool->backing;
+    if (backing->acquire_parts == NULL)
+        return backing->release(backing->self, address, bytes);
+    enum backing_status status = backing->release_parts(backing->self, address, bytes, part_bytes);
+    if (status == BACKING_OK)
+        backing->retire(backing->self, address, bytes);
+    return status;
+}
+
+static bool segment_acquire(struct pool *pool, uint64_t bytes, const struct plan *plan,
                             enum backing_status *status_out, struct arena_unused *unused_out)
 {
     uint64_t address = 0;
-    *status_out = pool->backing.acquire(pool->backing.self, bytes, &address);
+    *status_out = backing_acquire(pool, bytes, plan->part_bytes, &address);
     bool acquired = *status_out == BACKING_OK;
     bool mapped = acquired && page_map_reserve(address, bytes);
     lock_take(&pool->lock);
-    bool added = mapped && !pool->closed && segment_add_locked(pool, address, bytes, domain);
+    bool added = mapped && !pool->closed && segment_add_locked(pool, address, bytes, plan);
     if (!acquired)
         pool->stats.segment_acquire_failures++;
     if (acquired && !added) {
-        *unused_out = (struct arena_unused){.address = address, .bytes = bytes};
+        *unused_out = (struct arena_unused){
+            .address = address, .bytes = bytes, .part_bytes = plan->part_bytes};
         *status_out = BACKING_FAILED;
         pool->metadata.refused = true;
         pool->releasing_bytes += bytes;
@@ -176,7 +243,7 @@ void arena_discard(struct pool *pool, const struct arena_unused *unused)
     if (unused->bytes == 0)
         return;
     enum backing_status status =
-        pool->backing.release(pool->backing.self, unused->address, unused->bytes);
+        backing_release(pool, unused->address, unused->bytes, unused->part_bytes);
     lock_take(&pool->lock);
     if (status != BACKING_OK) /* lost: nobody can be told of it */
         pool->stats.segment_release_failures++;
@@ -186,17 +253,24 @@ void arena_discard(struct pool *pool, const struct arena_unused *unused)
     lock_give(&pool->lock);
 }
 
-/* A large block's segment of its own is apart; all others are shared. */
-static enum domain domain_for(uint64_t size_bytes, uint64_t need_bytes)
+/* A large block's segment of its own is apart; all others are shared. Where memory is scarce, so is
+ * that of every block for which the driver would take whole 2 MiB.
+ * bytes: the block's, if the segment is its own, else 0. */
+static struct plan plan_for(const struct pool *pool, uint64_t bytes, uint64_t size_bytes,
+                            bool scarce)
 {
-    return need_bytes > POOL_LARGE_BYTES && size_bytes == need_bytes ? DOMAIN_LARGE : DOMAIN_SHARED;
+    bool apart = bytes > (scarce ? POOL_MEDIUM_BYTES : POOL_LARGE_BYTES);
+    return (struct plan){.domain = apart ? DOMAIN_LARGE : DOMAIN_SHARED,
+                         .part_bytes = parts_bytes_for(pool, size_bytes, scarce)};
 }
 
 bool arena_grow(struct pool *pool, uint64_t bytes, bool exact, struct arena_unused *unused_out)
 {
     uint64_t need_bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
     enum backing_status status = BACKING_NO_MEMORY;
+    arena_look(pool, need_bytes);
     lock_take(&pool->lock);
+    bool scarce = pool->scarce;
     uint64_t room_bytes = limit_room_locked(pool);
     bool possible = !pool->closed && need_bytes <= room_bytes;
     uint64_t size_bytes = possible ? growth_bytes_locked(pool, need_bytes, exact) : 0;
@@ -204,14 +278,16 @@ bool arena_grow(struct pool *pool, uint64_t bytes, bool exact, struct arena_unus
     if (!possible)
         return false;
     size_bytes = size_bytes < room_bytes ? size_bytes : room_bytes;
-    while (!segment_acquire(pool, size_bytes, domain_for(size_bytes, need_bytes), &status,
-                            unused_out)) {
-        if (status != BACKING_NO_MEMORY || size_bytes == need_bytes)
+    for (;;) {
+        bool own = size_bytes == need_bytes;
+        struct plan plan = plan_for(pool, own ? bytes : 0, size_bytes, scarce);
+        if (segment_acquire(pool, size_bytes, &plan, &status, unused_out))
+            return true;
+        if (status != BACKING_NO_MEMORY || own)
             return false;
         size_bytes = pool_round_up(size_bytes / 2, BACKING_SEGMENT_ALIGN_BYTES);
         size_bytes = size_bytes > need_bytes ? size_bytes : need_bytes;
     }
-    return true;
 }
 
 /* --- release
@@ -237,6 +313,8 @@ uint64_t arena_excess_locked(const struct pool *pool)
 {
     const struct pool_stats *stats = &pool->stats;
     uint64_t budget = budget_bytes_locked(pool);
+    if (pool->backing.acquire_parts != NULL) /* given back before anything is grown */
+        return 0;
     if (stats->backed_bytes <= budget)
         return 0;
     uint64_t over = stats->backed_bytes - budget;
@@ -273,7 +351,7 @@ static void segment_detach_locked(struct pool *pool, struct segment *segment)
 {
     page_map_set(segment->address, segment->bytes, NULL);
     buddy_segment_detach(pool, segment);
-    segment_unlist(pool, segment);
+    arena_segment_unlist(pool, segment);
     pool->stats.segments--;
     pool->stats.backed_bytes -= segment->bytes;
     pool->releasing_bytes += segment->bytes;
@@ -289,7 +367,7 @@ static void segment_settle_locked(struct pool *pool, struct segment *segment, bo
     if (released) {
         pool->stats.segment_releases++;
         metadata_give(&pool->metadata, segment->page_run[0], sizeof(struct run));
-        segment_drop(pool, segment);
+        arena_segment_drop(pool, segment);
     } else {
         pool->stats.segment_release_failures++;
         pool->stats.segments++;
@@ -318,12 +396,25 @@ static uint64_t segment_release_one(struct pool *pool, uint64_t keep_bytes)
     return status == BACKING_OK ? bytes : 0;
 }
 
+/* Parts need not be idle segments' to be given back. */
+static uint64_t release_parts(struct pool *pool, uint64_t keep_bytes, uint64_t want_bytes)
+{
+    uint64_t spare_bytes = pool->stats.run_free_bytes;
+    spare_bytes = spare_bytes > keep_bytes ? spare_bytes - keep_bytes : 0;
+    return parts_release(pool, want_bytes < spare_bytes ? want_bytes : spare_bytes);
+}
+
 uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_bytes)
 {
     uint64_t released = 0, one = 1;
     lock_take(&pool->lock);
     if (!pool->closed && keep_bytes == 0)
         slab_flush(pool);
+    if (pool->backing.acquire_parts != NULL) {
+        released = release_parts(pool, keep_bytes, want_bytes);
+        lock_give(&pool->lock);
+        return released;
+    }
     uint64_t idle_bytes = pool->stats.idle_segment_bytes; /* what becomes idle meanwhile may stay */
     want_bytes = want_bytes < idle_bytes ? want_bytes : idle_bytes;
     while (one > 0 && released < want_bytes) {
@@ -339,9 +430,11 @@ void arena_end(struct pool *pool, bool release_segments)
     while (pool->segments != NULL) {
         struct segment *segment = pool->segments;
         page_map_set(segment->address, segment->bytes, NULL);
-        segment_unlist(pool, segment);
-        if (release_segments)
+        arena_segment_unlist(pool, segment);
+        if (release_segments && segment->part_pages > 0)
+            parts_release_segment(pool, segment);
+        else if (release_segments)
             pool->backing.release(pool->backing.self, segment->address, segment->bytes);
-        segment_drop(pool, segment);
+        arena_segment_drop(pool, segment);
     }
 }

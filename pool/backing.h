@@ -43,6 +43,23 @@ struct backing {
      * still belongs to the caller. */
     enum backing_status (*release)(void *self, uint64_t address, uint64_t bytes);
 
+    /* How much of the device's memory is free now, and how much it has. Asked before growing, to
+     * see whether memory is scarce. Does not wait for the GPU. May be NULL: it never is. */
+    uint64_t (*room)(void *self, uint64_t *total_out);
+
+    /* Where memory is made of parts that go back on their own. All three or none; then acquire and
+     * release are not called. part_bytes: a multiple of BACKING_SEGMENT_ALIGN_BYTES; the last part
+     * of an acquisition may be shorter. Statuses as above. They do not wait for the GPU.
+     *
+     * acquire_parts: `bytes` of device memory at consecutive addresses, in parts.
+     * release_parts: returns whole parts of one acquisition; their addresses stay reserved for it.
+     * retire: all parts of an acquisition of `bytes` went back; its addresses may serve others. */
+    enum backing_status (*acquire_parts)(void *self, uint64_t bytes, uint64_t part_bytes,
+                                         uint64_t *address_out);
+    enum backing_status (*release_parts)(void *self, uint64_t address, uint64_t bytes,
+                                         uint64_t part_bytes);
+    void (*retire)(void *self, uint64_t address, uint64_t bytes);
+
     /* Asks, without waiting, whether a fence has passed. May be NULL where no fences are used. */
     enum backing_fence_state (*fence_poll)(void *self, uint64_t fence);
 

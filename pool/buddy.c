@@ -21,7 +21,7 @@
  */
 #include "pool_internal.h"
 
-enum { BITS_PER_WORD = 64 };
+enum { BITS_PER_WORD = 64, SEARCH_MAX = 64 };
 
 static int order_of(uint64_t pages)
 {
@@ -306,6 +306,66 @@ void buddy_give(struct pool *pool, struct run *run)
     index_add(pool, run);
 }
 
+struct run *buddy_carve(struct pool *pool, struct run *run, uint64_t first_page, uint64_t pages)
+{
+    struct run *middle = run;
+    index_remove(pool, run);
+    if (first_page > run->first_page) {
+        middle = buddy_split(pool, run, first_page - run->first_page);
+        index_add(pool, run);
+        if (middle == NULL)
+            return NULL;
+    }
+    middle->kind = RUN_BLOCK;
+    if (!run_cut(pool, middle, pages)) {
+        buddy_give(pool, middle);
+        return NULL;
+    }
+    return middle;
+}
+
+/* Visits a tree from its last run on. */
+static struct run *tree_search(struct run *run, uint64_t pages, bool (*stop)(const struct run *run),
+                               int *looks)
+{
+    while (run != NULL && *looks > 0) {
+        struct run *found = tree_search(run->right, pages, stop, looks);
+        if (found != NULL)
+            return found;
+        if (run->pages < pages || (*looks)-- <= 0)
+            return NULL;
+        if (stop(run))
+            return run;
+        run = run->left;
+    }
+    return NULL;
+}
+
+struct run *buddy_search(struct pool *pool, enum domain domain, uint64_t pages,
+                         bool (*stop)(const struct run *run))
+{
+    int looks = SEARCH_MAX;
+    struct run *found = NULL;
+    for (int order = POOL_STATS_ORDERS - 1; order >= order_of(pages) && found == NULL; order--)
+        found = tree_search(pool->index.tree[domain][order], pages, stop, &looks);
+    return found;
+}
+
+void buddy_gap_merge(struct pool *pool, struct run *gap)
+{
+    struct segment *segment = gap->segment;
+    uint64_t end = gap->first_page + gap->pages;
+    struct run *next = end < segment->pages ? segment->page_run[end] : NULL;
+    struct run *previous = gap->first_page > 0 ? segment->page_run[gap->first_page - 1] : NULL;
+    if (next != NULL && next->kind == RUN_GAP)
+        run_absorb(pool, gap, next);
+    if (previous != NULL && previous->kind == RUN_GAP) {
+        run_absorb(pool, previous, gap);
+        gap = previous;
+    }
+    tags_write(gap);
+}
+
 /* --- segments
  * ------------------------------------------------------------------------------------------ */
 
@@ -333,6 +393,11 @@ void buddy_segment_detach(struct pool *pool, struct segment *segment)
 void buddy_segment_attach(struct pool *pool, struct segment *segment)
 {
     index_add(pool, segment->page_run[0]);
+}
+
+void buddy_segment_end(struct pool *pool, struct segment *segment)
+{
+    run_drop(pool, segment->page_run[0]);
 }
 
 /* --- figures

@@ -60,7 +60,7 @@ void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *bloc
                                  .requested_bytes = info->requested_bytes,
                                  .block_bytes = block_bytes_of(run, slot),
                                  .serial = info->serial,
-                                 .segment_address = segment->address,
+                                 .segment_address = segment->part_pages == 0 ? segment->address : 0,
                                  .segment_bytes = segment->bytes,
                                  .state = (enum pool_block_state)info->state,
                                  .tag = info->tag,
@@ -192,11 +192,20 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
     pool->backing = *backing;
     pool->last_serial = __atomic_fetch_add(&pools_made, 1, __ATOMIC_RELAXED) << SERIAL_POOL_SHIFT;
     pool->collected_at_lost_patience = UINT64_MAX; /* never lost yet */
+    pool->segment_max_bytes = UINT64_MAX;
     if (pool->config.arena_bytes == 0)
         pool->config.arena_bytes = ARENA_DEFAULT_BYTES;
+    pool->arena_is_default = pool->config.arena_bytes == ARENA_DEFAULT_BYTES;
     for (int i = 0; i < SIZE_CLASS_COUNT; i++)
         pool->stats.classes[i].slot_bytes = size_class_get(i).slot_bytes;
     return pool;
+}
+
+void pool_close(struct pool *pool)
+{
+    lock_take(&pool->lock);
+    pool->closed = true;
+    lock_give(&pool->lock);
 }
 
 void pool_destroy(struct pool *pool, bool release_segments)
@@ -252,17 +261,27 @@ static uint64_t hole_pages_max(uint64_t pages)
     return pages_max > 2 * pages ? pages_max : 2 * pages;
 }
 
-/* A run for a large block, from the large segments first. relaxed: the arena cannot grow, so any
- * hole is taken. */
+/* Where memory is scarce, a block for which the driver would take whole 2 MiB takes a segment that
+ * was such a block's, and is as long: it goes back when the block is freed, as the driver's does.
+ */
+static uint64_t own_pages(uint64_t pages)
+{
+    return pool_round_up(pages * POOL_PAGE_BYTES, BACKING_SEGMENT_ALIGN_BYTES) / POOL_PAGE_BYTES;
+}
+
+/* A run for a block, from the large segments first. relaxed: the arena cannot grow, so any hole is
+ * taken. */
 static struct run *run_take(struct pool *pool, uint64_t pages, bool relaxed)
 {
-    bool large = pages > POOL_LARGE_BYTES / POOL_PAGE_BYTES;
+    bool scarce = pool->scarce && !relaxed;
+    bool apart = pages * POOL_PAGE_BYTES > (scarce ? POOL_MEDIUM_BYTES : POOL_LARGE_BYTES);
+    uint64_t pages_max = relaxed ? UINT64_MAX : scarce ? own_pages(pages) : hole_pages_max(pages);
     struct run *run = NULL;
-    if (large)
-        run = buddy_take(pool, DOMAIN_LARGE, pages, relaxed ? UINT64_MAX : hole_pages_max(pages));
+    if (apart)
+        run = buddy_take(pool, DOMAIN_LARGE, pages, pages_max);
     if (run == NULL)
         run = buddy_take(pool, DOMAIN_SHARED, pages, UINT64_MAX);
-    if (run == NULL && relaxed && !large)
+    if (run == NULL && relaxed && !apart)
         run = buddy_take(pool, DOMAIN_LARGE, pages, UINT64_MAX);
     return run;
 }
@@ -302,9 +321,31 @@ static bool reuse_locked(struct pool *pool, struct request *request, uint64_t *a
     return true;
 }
 
-static bool take_locked(struct pool *pool, struct request *request, bool relaxed,
+/* Pages of the block itself, where it is no slot. */
+static uint64_t block_pages(const struct request *request)
+{
+    return request->class_index < 0 ? request->pages : size_run_pages(request->bytes);
+}
+
+/* Where memory is scarce no slab is made, which might hold nothing but one block: a small block is
+ * a run then. */
+static bool slab_would_be_made(const struct pool *pool, const struct request *request)
+{
+    const struct slab_class *list = &pool->classes[request->class_index];
+    return list->partial == NULL && list->empty == NULL;
+}
+
+/* Which holes a request may take. */
+enum holes {
+    HOLES_MEANT, /* those that are meant for such a block */
+    HOLES_MORE,  /* where memory is not scarce, any */
+    HOLES_ANY
+};
+
+static bool take_locked(struct pool *pool, struct request *request, enum holes holes,
                         uint64_t *address_out)
 {
+    bool relaxed = holes == HOLES_ANY || (holes == HOLES_MORE && !pool->scarce);
     struct slab *slab;
     struct run *run;
     uint32_t slot = POOL_SLOT_NONE;
@@ -314,35 +355,37 @@ static bool take_locked(struct pool *pool, struct request *request, bool relaxed
         return true;
     if (request->class_index < 0 || pool->classes[request->class_index].empty == NULL)
         empty_settle_locked(pool);
-    if (request->class_index >= 0) {
-        if (!slab_take(pool, request->class_index, relaxed, &slab, &slot))
-            return false;
+    bool in_slab =
+        request->class_index >= 0 && !(pool->scarce && slab_would_be_made(pool, request));
+    if (in_slab && slab_take(pool, request->class_index, relaxed, &slab, &slot))
         run = slab->run;
-    } else {
-        run = run_take(pool, request->pages, relaxed);
-        if (run == NULL)
-            return false;
-    }
-    block_begin(pool, run, slot, request, address_out);
-    return true;
+    else if (in_slab && !relaxed)
+        return false;
+    else
+        run = run_take(pool, block_pages(request), relaxed);
+    if (run != NULL)
+        block_begin(pool, run, slot, request, address_out);
+    return run != NULL;
 }
 
-static bool take(struct pool *pool, struct request *request, bool relaxed, uint64_t *address_out)
+static bool take(struct pool *pool, struct request *request, enum holes holes,
+                 uint64_t *address_out)
 {
     lock_take(&pool->lock);
-    bool taken = take_locked(pool, request, relaxed, address_out);
+    bool taken = take_locked(pool, request, holes, address_out);
     lock_give(&pool->lock);
     return taken;
 }
 
-/* Takes any hole, the pages of empty slabs included. */
-static bool take_anywhere(struct pool *pool, struct request *request, uint64_t *address_out)
+/* Also from the pages of empty slabs. */
+static bool take_flushing(struct pool *pool, struct request *request, enum holes holes,
+                          uint64_t *address_out)
 {
     lock_take(&pool->lock);
-    bool taken = take_locked(pool, request, true, address_out);
+    bool taken = take_locked(pool, request, holes, address_out);
     if (!taken && !pool->closed && pool->empty_slabs > 0) {
         slab_flush(pool);
-        taken = take_locked(pool, request, true, address_out);
+        taken = take_locked(pool, request, holes, address_out);
     }
     lock_give(&pool->lock);
     return taken;
@@ -384,7 +427,7 @@ static bool take_patiently(struct pool *pool, struct request *request, uint64_t 
         return false;
     uint64_t until_us = clock_us() + pool->config.patience_us;
     do {
-        if (pool_collect(pool) > 0 && take(pool, request, false, address_out))
+        if (pool_collect(pool) > 0 && take(pool, request, HOLES_MEANT, address_out))
             return true;
         sched_yield();
     } while (clock_us() < until_us);
@@ -392,18 +435,35 @@ static bool take_patiently(struct pool *pool, struct request *request, uint64_t 
     return false;
 }
 
+/* Where memory can go back in parts: gives as much back as `need_bytes` more would exceed what may
+ * be held. */
+static void make_room(struct pool *pool, uint64_t need_bytes)
+{
+    if (pool->backing.acquire_parts == NULL)
+        return;
+    need_bytes = pool_round_up(need_bytes, BACKING_SEGMENT_ALIGN_BYTES);
+    lock_take(&pool->lock);
+    if (!arena_may_grow_locked(pool, need_bytes))
+        parts_release(pool, need_bytes);
+    lock_give(&pool->lock);
+}
+
 /* Steps 1 to 3 of the ladder. */
 static bool take_growing(struct pool *pool, struct request *request, bool exact,
                          uint64_t *address_out)
 {
     uint64_t need_bytes = request->pages * POOL_PAGE_BYTES;
+    enum holes holes = exact ? HOLES_MORE : HOLES_MEANT;
     struct arena_unused unused = {0};
     pthread_mutex_lock(&pool->growth);
-    bool taken =
-        take(pool, request, exact, address_out) ||
-        (pool_collect(pool) > 0 && take(pool, request, exact, address_out)) ||
-        (arena_grow(pool, need_bytes, exact, &unused) && take(pool, request, exact, address_out)) ||
-        take_anywhere(pool, request, address_out);
+    bool taken = take(pool, request, holes, address_out) ||
+                 (pool_collect(pool) > 0 && take(pool, request, holes, address_out));
+    if (!taken) {
+        make_room(pool, need_bytes);
+        taken = (arena_grow(pool, need_bytes, exact, &unused) &&
+                 take(pool, request, holes, address_out)) ||
+                take_flushing(pool, request, HOLES_MORE, address_out);
+    }
     pthread_mutex_unlock(&pool->growth);
     arena_discard(pool, &unused);
     return taken;
@@ -437,14 +497,12 @@ static bool take_releasing(struct pool *pool, struct request *request, uint64_t 
         return true;
     if (arena_release(pool, 0, UINT64_MAX) > 0 && take_growing(pool, request, true, address_out))
         return true;
-    if (limbo_wait(pool) > 0) {
-        if (take_growing(pool, request, true, address_out))
-            return true;
-        if (arena_release(pool, 0, UINT64_MAX) > 0 &&
-            take_growing(pool, request, true, address_out))
-            return true;
-    }
-    return false;
+    if (take_flushing(pool, request, HOLES_ANY, address_out))
+        return true;
+    return limbo_wait(pool) > 0 && (take_growing(pool, request, true, address_out) ||
+                                    (arena_release(pool, 0, UINT64_MAX) > 0 &&
+                                     take_growing(pool, request, true, address_out)) ||
+                                    take_flushing(pool, request, HOLES_ANY, address_out));
 }
 
 /* Steps 4 to 6 of the ladder, climbed again as long as something changes meanwhile: what another
@@ -469,7 +527,7 @@ static bool take_climbing(struct pool *pool, struct request *request, uint64_t *
     lock_give(&pool->lock);
     if (pool->backing.frees_due != NULL)
         pool->backing.frees_due(pool->backing.self);
-    return (pool_collect(pool) > 0 && take(pool, request, false, address_out)) ||
+    return (pool_collect(pool) > 0 && take(pool, request, HOLES_MEANT, address_out)) ||
            take_patiently(pool, request, address_out) ||
            take_growing(pool, request, false, address_out) ||
            take_waiting(pool, request, address_out);
@@ -497,8 +555,8 @@ enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, 
     if (bytes > POOL_MAX_BLOCK_BYTES)
         return refuse(pool, false);
     request_size(&request);
-    bool taken =
-        take(pool, &request, false, address_out) || take_climbing(pool, &request, address_out);
+    bool taken = take(pool, &request, HOLES_MEANT, address_out) ||
+                 take_climbing(pool, &request, address_out);
     if (request.drop && pool->backing.fence_drop != NULL)
         pool->backing.fence_drop(pool->backing.self, request.fence);
     return taken ? POOL_OK : refuse(pool, true);
@@ -720,4 +778,17 @@ void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct po
         }
     }
     lock_give(&pool->lock);
+}
+
+void pool_visit_backed(struct pool *pool,
+                       void (*visit)(void *arg, uint64_t address, uint64_t bytes), void *arg)
+{
+    pthread_mutex_lock(&pool->growth);
+    lock_take(&pool->lock);
+    while (pool->releases > 0)
+        pool_settled_wait(pool);
+    for (struct segment *s = pool->closed ? NULL : pool->segments; s != NULL; s = s->next)
+        parts_visit_backed(s, visit, arg);
+    lock_give(&pool->lock);
+    pthread_mutex_unlock(&pool->growth);
 }

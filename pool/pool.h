@@ -52,7 +52,8 @@ enum pool_status {
 /* How a pool behaves. Zero in a field means the default named beside it. */
 struct pool_config {
     uint64_t arena_bytes; /* first segment, acquired at the first allocation that it can serve;
-                             default 32 MiB; rounded up to 2 MiB; halved while the backing
+                             default 32 MiB, less on a small
+                             card; rounded up to 2 MiB; halved while the backing
                              refuses it; that much idle memory is always kept */
     uint64_t limit_bytes; /* never hold more than this from the backing; default none */
     uint32_t patience_us; /* how long a request waits for pending fences rather than hold more than
@@ -94,6 +95,10 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
  * stay readable. Waits for calls of other threads that work without the lock. Cost: one walk over
  * the segments and the limbo. */
 void pool_destroy(struct pool *pool, bool release_segments);
+
+/* Every later call answers POOL_CLOSED; nothing is given back before pool_destroy(). Cost: one
+ * lock. */
+void pool_close(struct pool *pool);
 
 /* Allocates.
  * bytes: 1 .. POOL_MAX_BLOCK_BYTES. stream: the ordering stream's id, or POOL_NO_STREAM; a block
@@ -166,6 +171,11 @@ uint64_t pool_available_bytes(struct pool *pool);
  * must not call the pool. */
 void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
                      void *arg);
+
+/* Calls `visit` for each range of addresses under which the pool has memory. No memory comes or
+ * goes meanwhile; `visit` must not call the pool. */
+void pool_visit_backed(struct pool *pool,
+                       void (*visit)(void *arg, uint64_t address, uint64_t bytes), void *arg);
 
 /* Walks everything and proves every invariant. Takes the lock, so others wait meanwhile.
  * Returns true; or false with the broken rule in words in why[0 .. why_bytes). Cost: O(metadata).

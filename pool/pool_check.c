@@ -19,6 +19,7 @@ struct check {
     bool ok;
     struct pool_stats sum;
     uint64_t tree_runs;
+    uint64_t gap_pages;      /* of the segment */
     uint64_t pending_blocks; /* in state PENDING */
 };
 
@@ -84,6 +85,11 @@ static void run_check(struct check *check, const struct segment *segment, struct
     uint64_t end = run->first_page + run->pages;
     rule(check, segment->page_run[end - 1] == run, "the last page of a run points to it");
     rule(check, buddy_run_at(segment, end - 1) == run, "start bits lead to the run");
+    rule(check,
+         run->kind == RUN_GAP || run->kind == RUN_LEAVING ||
+             (page_map_get(segment->address + run->first_page * POOL_PAGE_BYTES) == segment &&
+              page_map_get(segment->address + end * POOL_PAGE_BYTES - 1) == segment),
+         "the map leads to the segment");
     if (run->kind == RUN_FREE) {
         check->sum.free_runs++;
         check->sum.run_free_bytes += run->pages * POOL_PAGE_BYTES;
@@ -93,6 +99,14 @@ static void run_check(struct check *check, const struct segment *segment, struct
              "no two free runs touch");
     } else if (run->kind == RUN_SLAB) {
         slab_check(check, run);
+    } else if (run->kind == RUN_GAP || run->kind == RUN_LEAVING) {
+        uint64_t address = segment->address + run->first_page * POOL_PAGE_BYTES;
+        rule(check, page_map_get(address) == NULL, "the map does not know a gap");
+        rule(check,
+             segment->part_pages > 0 && run->first_page % segment->part_pages == 0 &&
+                 (end == segment->pages || end % segment->part_pages == 0),
+             "a gap is whole parts");
+        check->gap_pages += run->pages;
     } else {
         struct pool_block block;
         pool_block_describe(run, POOL_SLOT_NONE, &block);
@@ -105,10 +119,7 @@ static void segment_check(struct check *check, const struct segment *segment)
 {
     uint64_t page = 0, runs = 0, starts = 0;
     rule(check, segment->bytes == segment->pages * POOL_PAGE_BYTES, "a segment is whole pages");
-    rule(check,
-         page_map_get(segment->address) == segment &&
-             page_map_get(segment->address + segment->bytes - 1) == segment,
-         "the map leads to the segment");
+    check->gap_pages = 0;
     while (check->ok && page < segment->pages) {
         struct run *run = segment->page_run[page];
         if (!rule(check,
@@ -127,8 +138,9 @@ static void segment_check(struct check *check, const struct segment *segment)
              "the second level of start bits agrees with the first");
     }
     rule(check, starts == runs, "as many start bits as runs");
+    rule(check, check->gap_pages == segment->gap_pages, "a segment counts its gaps");
     check->sum.segments++;
-    check->sum.backed_bytes += segment->bytes;
+    check->sum.backed_bytes += segment->bytes - check->gap_pages * POOL_PAGE_BYTES;
 }
 
 static void tree_check(struct check *check, const struct run *run, int domain, int order,

@@ -3,7 +3,7 @@
  * Geometry:
  *
  *     segment   [ run | run | run ............ ]   from the backing, multiple of 2 MiB
- *     run       whole 512-byte pages: free, one large block, or a slab
+ *     run       whole 512-byte pages: free, one large block, a slab, or a gap
  *     slab      [ slot | slot | ... | tail ]        slots of one size class
  *
  * A segment's page table points to the run at the run's first and last page only (boundary tags),
@@ -25,9 +25,10 @@
 #include "size_class.h"
 
 #define POOL_LARGE_BYTES                                                                           \
-    ((uint64_t)32 << 20)          /* blocks above this get segments of their own size              \
-                                   */
-#define POOL_SLOT_NONE UINT32_MAX /* pool_block.slot of a block that is a whole run */
+    ((uint64_t)32 << 20)                      /* blocks above this get segments of their own size  \
+                                               */
+#define POOL_MEDIUM_BYTES ((uint64_t)1 << 20) /* above this the driver takes whole 2 MiB */
+#define POOL_SLOT_NONE    UINT32_MAX          /* pool_block.slot of a block that is a whole run */
 
 struct block_info {
     uint64_t serial;          /* 0: never used */
@@ -36,7 +37,8 @@ struct block_info {
     uint8_t state; /* enum pool_block_state */
 };
 
-enum run_kind { RUN_FREE = 0, RUN_BLOCK, RUN_SLAB };
+/* RUN_GAP: addresses without memory, which was given back (parts.c); RUN_LEAVING: it is being. */
+enum run_kind { RUN_FREE = 0, RUN_BLOCK, RUN_SLAB, RUN_LEAVING, RUN_GAP };
 
 struct run {
     struct segment *segment;
@@ -58,6 +60,9 @@ struct segment {
     uint64_t address;
     uint64_t bytes; /* 0: the record is not in use */
     uint64_t pages;
+    uint64_t part_pages; /* memory can go back in parts of so many pages; 0: only as a whole */
+    uint64_t gap_pages;  /* that are not backed, or about to lose their memory */
+    uint64_t lost_pages; /* of these, those whose memory is gone for good */
     enum domain domain;
     struct run **page_run; /* one entry a page; valid at the ends of runs */
     uint64_t *run_starts;  /* one bit a page */
@@ -136,7 +141,10 @@ struct pool {
     struct segment *spare_segments;
     struct segment *idle_oldest;
     struct segment *idle_newest;
-    bool arena_asked; /* the backing was asked for the first segment */
+    bool arena_asked;           /* the backing was asked for the first segment */
+    bool arena_is_default;      /* its size was not asked for */
+    bool scarce;                /* see arena.c; as of the last growth */
+    uint64_t segment_max_bytes; /* of one that is not a block's own */
     struct run_index index;
     struct slab_class classes[SIZE_CLASS_COUNT];
     uint32_t empty_slabs;
@@ -159,6 +167,21 @@ struct run *buddy_take(struct pool *pool, enum domain domain, uint64_t pages, ui
 
 /* Frees a run: merges it with free neighbours. */
 void buddy_give(struct pool *pool, struct run *run);
+
+/* Takes `pages` from `first_page` on, which lie in a free run, out of the index (RUN_BLOCK). NULL:
+ * the host has no memory, and nothing changed. */
+struct run *buddy_carve(struct pool *pool, struct run *run, uint64_t first_page, uint64_t pages);
+
+/* A domain's free runs of at least `pages`, the longest first, until `stop` is true for one, which
+ * is returned. At most 64 are looked at. */
+struct run *buddy_search(struct pool *pool, enum domain domain, uint64_t pages,
+                         bool (*stop)(const struct run *run));
+
+/* Takes a segment that is one gap out of the tables. */
+void buddy_segment_end(struct pool *pool, struct segment *segment);
+
+/* Makes a gap one with the gaps beside it. */
+void buddy_gap_merge(struct pool *pool, struct run *gap);
 
 /* Cuts a run in use to `pages`, fewer than it has. Returns the rest, in use as well (RUN_BLOCK);
  * NULL: the host has no memory, and nothing changed. */
@@ -220,7 +243,12 @@ void limbo_end(struct pool *pool);
 struct arena_unused {
     uint64_t address;
     uint64_t bytes; /* 0: none */
+    uint64_t part_bytes;
 };
+
+/* Looks how much memory the device has, to grow by `bytes`: sets pool.scarce and segment_max_bytes.
+ * Asks the backing; called with pool.growth held and pool.lock not held. */
+void arena_look(struct pool *pool, uint64_t bytes);
 
 /* Acquires a segment that can hold `bytes`. Called with pool.growth held and pool.lock not held.
  * exact: no more than needed. False: *unused_out goes to arena_discard(). */
@@ -245,6 +273,26 @@ uint64_t arena_excess_locked(const struct pool *pool);
 
 /* Forgets every segment, giving each back first if so wanted. Nobody else is inside. */
 void arena_end(struct pool *pool, bool release_segments);
+
+/* Visits the ranges of a segment under which there is memory. */
+void parts_visit_backed(const struct segment *segment,
+                        void (*visit)(void *arg, uint64_t address, uint64_t bytes), void *arg);
+
+/* A record is done with, and so are its tables. */
+void arena_segment_drop(struct pool *pool, struct segment *segment);
+void arena_segment_unlist(struct pool *pool, struct segment *segment);
+
+/* --- parts.c --------------------------------------------------------------------------------- */
+
+/* The parts of a segment of `bytes`. scarce: as small as they can be. 0: the backing has none. */
+uint64_t parts_bytes_for(const struct pool *pool, uint64_t bytes, bool scarce);
+
+/* Gives back whole parts of free runs, want_bytes or a little more, or as much as there is. The
+ * lock is held on entry and on return, not in between. Returns the bytes. */
+uint64_t parts_release(struct pool *pool, uint64_t want_bytes);
+
+/* Gives back all parts of a segment, and its addresses. Nobody else is inside. */
+void parts_release_segment(struct pool *pool, struct segment *segment);
 
 /* --- pool.c ---------------------------------------------------------------------------------- */
 

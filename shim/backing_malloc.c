@@ -58,6 +58,7 @@ static enum backing_status release(void *self, uint64_t address, uint64_t bytes)
 struct backing backing_malloc(struct context *context)
 {
     return (struct backing){.self = context,
+                            .room = context_room,
                             .acquire = acquire,
                             .release = release,
                             .fence_poll = fence_poll,

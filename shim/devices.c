@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backing_malloc.h"
+#include "backing_vmm.h"
 #include "deferred.h"
 #include "driver.h"
 #include "fence.h"
@@ -93,7 +94,7 @@ static struct context *context_find_locked(CUcontext handle)
 
 static struct pool *pool_make(struct context *context, const struct device *device)
 {
-    struct backing backing = backing_malloc(context);
+    struct backing backing = context->vmm ? backing_vmm(context) : backing_malloc(context);
     struct pool_config config = {
         .arena_bytes = options_size_resolve(&options.arena_size, device->total_bytes),
         .limit_bytes = options_size_resolve(&options.arena_limit, device->total_bytes),
@@ -103,12 +104,13 @@ static struct pool *pool_make(struct context *context, const struct device *devi
 }
 
 /* Takes a free slot for a context that is not known yet. NULL: no slot or no host memory. */
-static struct context *context_make_locked(CUcontext handle, struct device *device)
+static struct context *context_make_locked(CUcontext handle, struct device *device, bool vmm)
 {
     struct context *context = context_find_locked(NULL);
     if (context == NULL)
         return NULL;
     memset(context, 0, sizeof(*context));
+    context->vmm = vmm;
     context->deferred = deferred_create();
     context->pool = pool_make(context, device);
     if (context->pool == NULL) {
@@ -130,10 +132,11 @@ static struct context *context_look_up(CUcontext handle)
         device = device_of(device_handle);
     if (device == NULL)
         return NULL;
+    bool vmm = backing_vmm_wanted(device);
     pthread_mutex_lock(&registry_lock);
     struct context *context = context_find_locked(handle);
     if (context == NULL)
-        context = context_make_locked(handle, device);
+        context = context_make_locked(handle, device, vmm);
     last_used.generation = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&registry_lock);
     last_used.handle = handle;
@@ -206,21 +209,6 @@ static void stats_add(struct pool_stats *sum, const struct pool_stats *more, boo
     }
 }
 
-/* Ends a context's pool; the slot becomes free. The caller holds nothing. */
-static void context_retire(struct context *context)
-{
-    static struct pool_stats last; /* under registry_lock: too large for a small thread stack */
-    struct pool *pool = context->pool;
-    pool_destroy(pool, false);
-    fence_forget_context(context);
-    pthread_mutex_lock(&registry_lock);
-    pool_stats_read(pool, &last);
-    stats_add(&context->device->retired, &last, false);
-    __atomic_store_n(&context->handle, NULL, __ATOMIC_RELEASE);
-    __atomic_fetch_add(&generation, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&registry_lock);
-}
-
 /* Claims a context for retiring, so that only one thread does it. */
 static struct context *context_claim(CUcontext handle)
 {
@@ -233,11 +221,56 @@ static struct context *context_claim(CUcontext handle)
     return found;
 }
 
-void contexts_drop(CUcontext handle)
+struct context *contexts_drop_begin(CUcontext handle)
 {
     struct context *context = handle != NULL && process_serves() ? context_claim(handle) : NULL;
-    if (context != NULL)
-        context_retire(context);
+    if (context == NULL)
+        return NULL;
+    if (context->vmm)
+        pool_close(context->pool); /* its memory is given back when no kernel can touch it */
+    else
+        pool_destroy(context->pool, false); /* its addresses may soon be another context's */
+    return context;
+}
+
+void contexts_drop_end(struct context *context)
+{
+    static struct pool_stats last; /* under registry_lock: too large for a small thread stack */
+    if (context == NULL)
+        return;
+    struct pool *pool = context->pool;
+    if (context->vmm)
+        pool_destroy(pool, true);
+    fence_forget_context(context);
+    pthread_mutex_lock(&registry_lock);
+    pool_stats_read(pool, &last);
+    stats_add(&context->device->retired, &last, false);
+    __atomic_store_n(&context->handle, NULL, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&generation, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&registry_lock);
+}
+
+uint64_t context_room(void *self, uint64_t *total_out)
+{
+    const struct context *context = self;
+    size_t free_bytes = 0, total_bytes = 0;
+    DEVICE_COUNT(context->device, driver_calls, 1);
+    if (real_cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        return UINT64_MAX;
+    *total_out = total_bytes;
+    return free_bytes;
+}
+
+void device_peer_add(struct device *device, CUdevice peer)
+{
+    __atomic_store_n(&device->peer_enabled, true, __ATOMIC_RELAXED);
+    if (peer < 0 || peer >= DEVICES_MAX)
+        return;
+    __atomic_fetch_or(&device->peers, (uint64_t)1 << peer, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < CONTEXTS_MAX; i++)
+        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) != NULL && contexts[i].vmm &&
+            contexts[i].device == device)
+            backing_vmm_share(contexts[i].pool, device);
 }
 
 size_t devices_collect(struct report_device *rows, size_t rows_max)

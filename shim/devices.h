@@ -36,6 +36,7 @@ struct device {
     CUcontext primary;         /* the primary context, once it was retained */
     bool green_made;           /* a green context was ever made */
     bool peer_enabled;         /* another device's contexts were ever let at this one's memory */
+    uint64_t peers;            /* bit i: device i's contexts were */
     uint64_t contexts_served;  /* contexts that ever had a pool */
     struct pool_stats retired; /* statistics of pools whose context is gone */
 };
@@ -44,6 +45,7 @@ struct context {
     CUcontext handle; /* NULL: the slot is free */
     struct device *device;
     struct pool *pool;
+    bool vmm;     /* its memory is backing_vmm.c's, which outlives the context */
     bool faulted; /* a wait returned an error that lasts: allocate natively until the driver can
                      again */
     CUdeviceptr barrier_spare; /* wait.c: 0 when there is none; exchanged atomically */
@@ -67,9 +69,17 @@ struct context *context_of(CUcontext current);
  * likely: tried first; may be NULL. */
 struct context *context_of_pool(const struct pool *pool, struct context *likely);
 
-/* Ends the pool of a context that is about to be destroyed or was reset. NULL and unknown handles
- * are ignored. */
-void contexts_drop(CUcontext handle);
+/* Around the end of a context: nothing of its pool is served from begin on; end, called when it was
+ * destroyed or reset, gives the slot back. Begin returns NULL for NULL and unknown handles, which
+ * end ignores. */
+struct context *contexts_drop_begin(CUcontext handle);
+void contexts_drop_end(struct context *context);
+
+/* For backing.h's room; self is the context, which is current. Counts the call. */
+uint64_t context_room(void *self, uint64_t *total_out);
+
+/* Device `peer`'s contexts may touch memory of this device from now on. */
+void device_peer_add(struct device *device, CUdevice peer);
 
 /* The device record for a driver handle; NULL when there are too many. Cost: three driver queries
  * the first time. */

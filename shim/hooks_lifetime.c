@@ -25,8 +25,10 @@ static CUdevice context_device(CUcontext context)
 
 static CUresult context_destroy(CUcontext context, CUresult (*destroy)(CUcontext))
 {
-    contexts_drop(context);
-    return destroy(context);
+    struct context *dropped = contexts_drop_begin(context);
+    CUresult result = destroy(context);
+    contexts_drop_end(dropped);
+    return result;
 }
 
 CUresult hook_cuCtxDestroy(CUcontext context)
@@ -66,7 +68,7 @@ static CUresult primary_released(CUresult result, CUdevice handle)
     if (device == NULL || real_cuDevicePrimaryCtxGetState == NULL)
         return result;
     if (real_cuDevicePrimaryCtxGetState(handle, &flags, &active) == CUDA_SUCCESS && !active)
-        contexts_drop(__atomic_load_n(&device->primary, __ATOMIC_RELAXED));
+        contexts_drop_end(contexts_drop_begin(__atomic_load_n(&device->primary, __ATOMIC_RELAXED)));
     return result;
 }
 
@@ -85,9 +87,12 @@ CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 static CUresult primary_reset(CUdevice handle, CUresult (*reset)(CUdevice))
 {
     struct device *device = device_known(handle);
+    struct context *dropped = NULL;
     if (device != NULL)
-        contexts_drop(__atomic_load_n(&device->primary, __ATOMIC_RELAXED));
-    return reset(handle);
+        dropped = contexts_drop_begin(__atomic_load_n(&device->primary, __ATOMIC_RELAXED));
+    CUresult result = reset(handle);
+    contexts_drop_end(dropped);
+    return result;
 }
 
 CUresult hook_cuDevicePrimaryCtxReset(CUdevice device)
@@ -108,10 +113,10 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    CUdevice handle = context_device(peer);
+    CUdevice current = -1, handle = context_device(peer);
     struct device *device = handle >= 0 ? device_of(handle) : NULL;
-    if (device != NULL)
-        __atomic_store_n(&device->peer_enabled, true, __ATOMIC_RELAXED);
+    if (device != NULL && real_cuCtxGetDevice(&current) == CUDA_SUCCESS)
+        device_peer_add(device, current);
     return real_cuCtxEnablePeerAccess(peer, flags);
 }
 

@@ -393,6 +393,7 @@ static bool freed_in(const struct block *block, const struct context *context)
 void card_drop_context(const struct context *context)
 {
     struct device *device = &sim.devices[context->device];
+    oracle_context_gone(context);
     if (device->ready)
         card_drop_if(device, owned_by, context);
     for (struct block *block = off_card, *next; block != NULL; block = next) {

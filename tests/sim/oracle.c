@@ -28,6 +28,7 @@ struct owned {
     uint64_t bytes;
     uint64_t generation;
     bool alive;
+    const struct context *context; /* that was current when the block began; NULL: none */
 };
 
 struct access {
@@ -93,21 +94,25 @@ static void owned_clear(uint64_t address, uint64_t bytes)
         owned_remove(at, 1);
         if (old.address < address) {
             owned_insert(at++, (struct owned){old.address, address - old.address, old.generation,
-                                              old.alive});
+                                              old.alive, old.context});
         }
         if (old_end > end)
-            owned_insert(at++, (struct owned){end, old_end - end, old.generation, old.alive});
+            owned_insert(
+                at++, (struct owned){end, old_end - end, old.generation, old.alive, old.context});
     }
 }
 
 static void note_alloc(uint64_t address, uint64_t bytes)
 {
+    struct context *context = NULL;
+    context_current(&context);
     size_t at = owned_first(address);
     for (; at < owned_count && owned[at].address < address + bytes; at++)
         if (owned[at].alive)
             hazard("block handed out while another lives there", address, bytes);
     owned_clear(address, bytes);
-    owned_insert(owned_first(address), (struct owned){address, bytes, ++generations, true});
+    owned_insert(owned_first(address),
+                 (struct owned){address, bytes, ++generations, true, context});
 }
 
 /* Returns whether that changed anything. */
@@ -129,6 +134,13 @@ void oracle_memory_gone(uint64_t address, uint64_t bytes, bool with_context)
                    owned[at].bytes);
         owned[at].alive = false;
     }
+}
+
+void oracle_context_gone(const struct context *context)
+{
+    for (size_t at = 0; at < owned_count; at++)
+        if (owned[at].context == context)
+            owned[at].alive = false;
 }
 
 SIM_API void vrsim_note_alloc(CUdeviceptr address, size_t bytes)

@@ -545,5 +545,6 @@ void oracle_check(const struct op *op, size_t count, const struct vrsim_range *r
 
 /* The card takes memory back; blocks in it end. with_context: because its context ended. */
 void oracle_memory_gone(uint64_t address, uint64_t bytes, bool with_context);
+void oracle_context_gone(const struct context *context);
 
 #endif

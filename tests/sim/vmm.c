@@ -159,6 +159,7 @@ CUresult vmm_unmap(CUdeviceptr address, size_t bytes)
 {
     if (bytes == 0 || !mapped_whole(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
+    oracle_memory_gone(address, bytes, false);
     for (uint64_t at = address; at < address + bytes;) {
         struct block *block = card_find(at);
         at += block->bytes;

@@ -66,6 +66,64 @@ static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address
     return status;
 }
 
+static void parts_place(struct sim_backing *sim, uint64_t first, uint64_t bytes,
+                        uint64_t part_bytes)
+{
+    uint64_t part_units = part_bytes / BACKING_SEGMENT_ALIGN_BYTES;
+    uint64_t units = bytes / BACKING_SEGMENT_ALIGN_BYTES;
+    if (part_bytes == 0 || part_bytes % BACKING_SEGMENT_ALIGN_BYTES != 0)
+        misuse(sim, "parts that are no multiple of 2 MiB");
+    for (uint64_t at = 0; part_units > 0 && at < units; at += part_units)
+        sim->part_bytes[first + at] =
+            (units - at < part_units ? units - at : part_units) * BACKING_SEGMENT_ALIGN_BYTES;
+}
+
+static enum backing_status acquire_parts(void *self, uint64_t bytes, uint64_t part_bytes,
+                                         uint64_t *address_out)
+{
+    struct sim_backing *sim = self;
+    enum backing_status status = acquire(self, bytes, address_out);
+    pthread_mutex_lock(&sim->lock);
+    if (status == BACKING_OK)
+        parts_place(sim, unit_of(*address_out), bytes, part_bytes);
+    pthread_mutex_unlock(&sim->lock);
+    return status;
+}
+
+static enum backing_status release_parts(void *self, uint64_t address, uint64_t bytes,
+                                         uint64_t part_bytes)
+{
+    struct sim_backing *sim = self;
+    bool failing = call_begin(sim, SIM_RELEASE);
+    uint64_t at = 0, first = unit_of(address);
+    while (at < bytes && sim->part_bytes[first + at / BACKING_SEGMENT_ALIGN_BYTES] != 0)
+        at += sim->part_bytes[first + at / BACKING_SEGMENT_ALIGN_BYTES];
+    if (bytes == 0 || at != bytes || part_bytes == 0)
+        misuse(sim, "release of what are no whole parts");
+    else if (!failing) {
+        memset(&sim->part_bytes[first], 0,
+               bytes / BACKING_SEGMENT_ALIGN_BYTES * sizeof(*sim->part_bytes));
+        sim->held_bytes -= bytes;
+    }
+    pthread_mutex_unlock(&sim->lock);
+    return failing ? sim->fail_status : BACKING_OK;
+}
+
+static void retire(void *self, uint64_t address, uint64_t bytes)
+{
+    struct sim_backing *sim = self;
+    uint64_t first = unit_of(address), units = bytes / BACKING_SEGMENT_ALIGN_BYTES;
+    pthread_mutex_lock(&sim->lock);
+    if (first >= SIM_UNITS || sim->segment_bytes[first] != bytes)
+        misuse(sim, "addresses retired that are not held");
+    for (uint64_t i = 0; i < units; i++)
+        if (sim->part_bytes[first + i] != 0)
+            misuse(sim, "addresses retired under which memory lies");
+    memset(&sim->unit_used[first], 0, units);
+    sim->segment_bytes[first] = 0;
+    pthread_mutex_unlock(&sim->lock);
+}
+
 static enum backing_status release(void *self, uint64_t address, uint64_t bytes)
 {
     struct sim_backing *sim = self;
@@ -117,12 +175,23 @@ static void fence_drop(void *self, uint64_t fence)
     pthread_mutex_unlock(&sim->lock);
 }
 
+static uint64_t room(void *self, uint64_t *total_out)
+{
+    struct sim_backing *sim = self;
+    pthread_mutex_lock(&sim->lock);
+    uint64_t bytes = sim->card_bytes > sim->held_bytes ? sim->card_bytes - sim->held_bytes : 0;
+    *total_out = sim->card_bytes;
+    pthread_mutex_unlock(&sim->lock);
+    return bytes;
+}
+
 struct sim_backing *sim_backing_create(uint64_t card_bytes)
 {
     struct sim_backing *sim = calloc(1, sizeof(*sim));
     assert_non_null(sim);
     pthread_mutex_init(&sim->lock, NULL);
     sim->card_bytes = card_bytes;
+    sim->parts = getenv("SIM_PARTS") != NULL;
     sim->fence_time = calloc(SIM_FENCES_MAX, sizeof(*sim->fence_time));
     sim->fence_dropped = calloc(SIM_FENCES_MAX, sizeof(*sim->fence_dropped));
     sim->unit_used = calloc(SIM_UNITS, sizeof(*sim->unit_used));
@@ -132,6 +201,8 @@ struct sim_backing *sim_backing_create(uint64_t card_bytes)
     assert_non_null(sim->fence_dropped);
     assert_non_null(sim->unit_used);
     assert_non_null(sim->segment_bytes);
+    sim->part_bytes = calloc(SIM_UNITS, sizeof(*sim->part_bytes));
+    assert_non_null(sim->part_bytes);
     return sim;
 }
 
@@ -145,17 +216,26 @@ void sim_backing_destroy(struct sim_backing *sim)
     free(sim->fence_dropped);
     free(sim->unit_used);
     free(sim->segment_bytes);
+    free(sim->part_bytes);
     free(sim);
 }
 
 struct backing sim_backing_get(struct sim_backing *sim)
 {
-    return (struct backing){.self = sim,
-                            .acquire = acquire,
-                            .release = release,
-                            .fence_poll = fence_poll,
-                            .fence_wait = fence_wait,
-                            .fence_drop = fence_drop};
+    struct backing backing = {.self = sim,
+                              .room = room,
+                              .fence_poll = fence_poll,
+                              .fence_wait = fence_wait,
+                              .fence_drop = fence_drop};
+    if (sim->parts) {
+        backing.acquire_parts = acquire_parts;
+        backing.release_parts = release_parts;
+        backing.retire = retire;
+    } else {
+        backing.acquire = acquire;
+        backing.release = release;
+    }
+    return backing;
 }
 
 uint64_t sim_backing_fence(struct sim_backing *sim, uint64_t time)

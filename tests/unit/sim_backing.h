@@ -3,6 +3,9 @@
  * addresses first and again after a release; fences on a clock that the test advances; failures on
  * demand; and a watch on how the pool uses it.
  *
+ * With `parts` set (SIM_PARTS in the environment sets it), memory comes and goes in parts:
+ * addresses are free again when they were retired.
+ *
  * A misuse (a segment released twice or in part, a fence asked after it was dropped or dropped
  * twice) is remembered in `misuse` and fails sim_backing_check(); so does a fence that was never
  * dropped, in sim_backing_destroy().
@@ -27,6 +30,7 @@ enum sim_call { SIM_ACQUIRE = 0, SIM_RELEASE, SIM_POLL, SIM_WAIT, SIM_CALLS };
 
 struct sim_backing {
     pthread_mutex_t lock;
+    bool parts;
     uint64_t card_bytes;
     uint64_t held_bytes;
     uint64_t held_peak_bytes;
@@ -39,6 +43,7 @@ struct sim_backing {
     uint8_t *fence_dropped;
     uint8_t *unit_used;      /* of the address space */
     uint64_t *segment_bytes; /* by its first unit; 0: no segment starts here */
+    uint64_t *part_bytes;    /* by its first unit; 0: no part that is backed starts here */
     const char *misuse;
     void (*hook[SIM_CALLS])(struct sim_backing *sim); /* called inside, first */
 };

@@ -166,9 +166,9 @@ static void a_growth_in_flight_is_waited_for(void **state)
 {
     (void)state;
     struct sim_backing *sim = sim_backing_create(32 * MIB);
-    struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
-    struct request first = {.pool = pool, .bytes = 16 * MIB};
-    struct request second = {.pool = pool, .bytes = 16 * MIB};
+    struct pool *pool = sim_pool_create(sim, 30 * MIB, 0);
+    struct request first = {.pool = pool, .bytes = 15 * MIB};
+    struct request second = {.pool = pool, .bytes = 15 * MIB};
     gate_reset();
     sim->hook[SIM_ACQUIRE] = gate_hook;
     pthread_t a = start(request_thread, &first);

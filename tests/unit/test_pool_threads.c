@@ -11,7 +11,7 @@
 
 #include "sim_backing.h"
 
-enum { THREADS = 8, BLOCKS = 200, SPANS = 1 << 18, STEPS_PER_SPAN = 128, SPAN_OWNED = -1 };
+enum { THREADS = 8, BLOCKS = 200, SPANS = 1 << 20, STEPS_PER_SPAN = 128, SPAN_OWNED = -1 };
 
 struct worker {
     pthread_t thread;

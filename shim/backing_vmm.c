@@ -1,0 +1,195 @@
+/* backing_vmm.c - segments made of parts that can go back one by one: cuMemCreate and cuMemMap.
+ *
+ * An acquisition reserves addresses and maps one handle for each part. A handle is let go as soon
+ * as it is mapped: the mapping keeps the memory, and unmapping a part gives it back. Memory is made
+ * fit for RDMA where the device can, and reachable for the devices that were made peers.
+ *
+ * One reservation for each segment: the driver's own book of addresses costs 2 to 16 us a
+ * reservation and needs none of ours. None of these calls waits for the GPU or spoils a capture
+ * (measured), so memory can move inside a cudaMalloc.
+ *
+ * What it leaves out: sharing with other processes (cudaIpcGetMemHandle is refused), access taken
+ * back by cuCtxDisablePeerAccess. Lock: none.
+ */
+#include "backing_vmm.h"
+
+#include <string.h>
+
+#include "deferred.h"
+#include "driver.h"
+#include "fence.h"
+#include "log.h"
+#include "options.h"
+
+static bool driver_has_all(void)
+{
+    return real_cuMemAddressReserve != NULL && real_cuMemAddressFree != NULL &&
+           real_cuMemMap != NULL && real_cuMemUnmap != NULL && real_cuMemSetAccess != NULL &&
+           real_cuMemRelease != NULL && real_cuDeviceGetAttribute != NULL;
+}
+
+static bool device_has(const struct device *device, CUdevice_attribute attribute)
+{
+    int value = 0;
+    return real_cuDeviceGetAttribute(&value, attribute, device->handle) == CUDA_SUCCESS &&
+           value != 0;
+}
+
+static CUmemAllocationProp memory_of(const struct device *device)
+{
+    CUmemAllocationProp memory = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->handle}};
+    if (device_has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
+        memory.allocFlags.gpuDirectRDMACapable = 1;
+    return memory;
+}
+
+bool backing_vmm_wanted(const struct device *device)
+{
+    static bool said;
+    size_t step_bytes = 0;
+    if (strcmp(options.backing, "vmm") != 0)
+        return false;
+    if (driver_has_all() &&
+        device_has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+        CUmemAllocationProp memory = memory_of(device);
+        if (real_cuMemGetAllocationGranularity == NULL ||
+            real_cuMemGetAllocationGranularity(&step_bytes, &memory,
+                                               CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+            (step_bytes != 0 && BACKING_SEGMENT_ALIGN_BYTES % step_bytes == 0))
+            return true;
+    }
+    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+        log_line("VRAMALLOC_BACKING=vmm is not possible on GPU %d; malloc is used instead",
+                 device->handle);
+    return false;
+}
+
+static enum backing_status status_of(CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        return BACKING_OK;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? BACKING_NO_MEMORY : BACKING_FAILED;
+}
+
+/* Lets a device at mapped memory. */
+static CUresult access_allow(CUdevice device, uint64_t address, uint64_t bytes)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return real_cuMemSetAccess(address, bytes, &access, 1);
+}
+
+static CUresult access_allow_all(const struct device *device, uint64_t address, uint64_t bytes)
+{
+    uint64_t peers = __atomic_load_n(&device->peers, __ATOMIC_SEQ_CST);
+    CUresult result = access_allow(device->handle, address, bytes);
+    for (; result == CUDA_SUCCESS && peers != 0; peers &= peers - 1)
+        result = access_allow(__builtin_ctzll(peers), address, bytes);
+    return result;
+}
+
+static CUresult part_map(const struct device *device, uint64_t address, uint64_t bytes)
+{
+    CUmemAllocationProp memory = memory_of(device);
+    CUmemGenericAllocationHandle handle;
+    CUresult result = real_cuMemCreate(&handle, bytes, &memory, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = real_cuMemMap(address, bytes, 0, handle, 0);
+    real_cuMemRelease(handle);
+    DEVICE_COUNT(device_known(device->handle), driver_calls, 3);
+    return result;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Unmaps part by part. Returns how many bytes were unmapped before one refused. */
+static uint64_t parts_unmap(uint64_t address, uint64_t bytes, uint64_t part_bytes)
+{
+    uint64_t at = 0;
+    while (at < bytes &&
+           real_cuMemUnmap(address + at, least(part_bytes, bytes - at)) == CUDA_SUCCESS)
+        at += least(part_bytes, bytes - at);
+    return at;
+}
+
+static CUresult parts_map(const struct device *device, uint64_t address, uint64_t bytes,
+                          uint64_t part_bytes)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t at = 0;
+    while (at < bytes && result == CUDA_SUCCESS) {
+        uint64_t part = least(part_bytes, bytes - at);
+        result = part_map(device, address + at, part);
+        if (result == CUDA_SUCCESS)
+            at += part;
+    }
+    if (result == CUDA_SUCCESS)
+        result = access_allow_all(device, address, bytes);
+    if (result != CUDA_SUCCESS)
+        parts_unmap(address, at, part_bytes);
+    return result;
+}
+
+static enum backing_status acquire_parts(void *self, uint64_t bytes, uint64_t part_bytes,
+                                         uint64_t *address_out)
+{
+    const struct context *context = self;
+    CUdeviceptr address = 0;
+    CUresult result = real_cuMemAddressReserve(&address, bytes, BACKING_SEGMENT_ALIGN_BYTES, 0, 0);
+    DEVICE_COUNT(context->device, driver_calls, 2);
+    if (result != CUDA_SUCCESS)
+        return status_of(result);
+    result = parts_map(context->device, address, bytes, part_bytes);
+    if (result == CUDA_SUCCESS)
+        *address_out = address;
+    else
+        real_cuMemAddressFree(address, bytes);
+    return status_of(result);
+}
+
+/* If the driver takes back only some of the parts, the others are lost: nothing that the pool knows
+ * lies there any more. */
+static enum backing_status release_parts(void *self, uint64_t address, uint64_t bytes,
+                                         uint64_t part_bytes)
+{
+    const struct context *context = self;
+    DEVICE_COUNT(context->device, driver_calls, (bytes + part_bytes - 1) / part_bytes);
+    return parts_unmap(address, bytes, part_bytes) > 0 ? BACKING_OK : BACKING_FAILED;
+}
+
+static void retire(void *self, uint64_t address, uint64_t bytes)
+{
+    const struct context *context = self;
+    DEVICE_COUNT(context->device, driver_calls, 1);
+    real_cuMemAddressFree(address, bytes);
+}
+
+struct backing backing_vmm(struct context *context)
+{
+    return (struct backing){.self = context,
+                            .room = context_room,
+                            .acquire_parts = acquire_parts,
+                            .release_parts = release_parts,
+                            .retire = retire,
+                            .fence_poll = fence_poll,
+                            .fence_wait = fence_wait,
+                            .fence_drop = fence_drop,
+                            .frees_due = context->deferred != NULL ? deferred_flush : NULL};
+}
+
+static void range_share(void *arg, uint64_t address, uint64_t bytes)
+{
+    access_allow_all(arg, address, bytes);
+}
+
+void backing_vmm_share(struct pool *pool, const struct device *device)
+{
+    struct device copy = *device;
+    pool_visit_backed(pool, range_share, &copy);
+}
