@@ -36,7 +36,7 @@ UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
 
-.PHONY: all library sim units victims setup check demo asan ubsan tsan coverage tidy format format-check \
+.PHONY: all library sim replay units victims setup check demo asan ubsan tsan coverage tidy format format-check \
         gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
@@ -111,6 +111,13 @@ $(BUILD)/sim/libcudart_static.a: $(RUN_OBJECTS)
 	@mkdir -p $(@D)
 	rm -f $@
 	ar rcs $@ $^
+
+# --- the replay tool ------------------------------------------------------------------------------------
+
+REPLAY_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/replay/*.c))
+replay: $(BUILD)/vramalloc-replay ## build vramalloc-replay, which drives the pool with recorded traces
+$(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(POOL_OBJECTS)
+	$(CC) $(CFLAGS) -o $@ $^ -lz -lpthread
 
 # --- unit tests ---------------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { LINE_BYTES = 1024, COLUMNS = 6 };
-enum { COLUMN_ACTION = 2, COLUMN_POINTER = 3, COLUMN_SIZE = 4, COLUMN_STREAM = 5 };
+enum { LINE_BYTES = 1024, COLUMNS = 6, THREADS_MAX = 1024 };
+enum { COLUMN_THREAD, COLUMN_TIME, COLUMN_ACTION, COLUMN_POINTER, COLUMN_SIZE, COLUMN_STREAM };
 
 struct live {
     uint64_t pointer; /* 0: empty */
@@ -34,6 +34,9 @@ struct loader {
     struct live_table live;
     struct trace_error *error;
     size_t line;
+    uint64_t *threads; /* as named in the file */
+    uint64_t first_ns;
+    struct trace_event event; /* what is known of the line's event so far */
 };
 
 static bool load_fail(struct loader *loader, const char *reason)
@@ -125,8 +128,10 @@ static bool allocate_add(struct loader *loader, uint64_t pointer, uint64_t bytes
     uint32_t block = (uint32_t)loader->trace->block_count++;
     *slot = (struct live){.pointer = pointer, .bytes = bytes, .block = block};
     loader->live.used++;
-    return event_add(loader,
-                     (struct trace_event){.bytes = bytes, .stream = stream, .block = block});
+    loader->event.bytes = bytes;
+    loader->event.stream = stream;
+    loader->event.block = block;
+    return event_add(loader, loader->event);
 }
 
 static bool free_add(struct loader *loader, uint64_t pointer, uint64_t stream)
@@ -136,10 +141,12 @@ static bool free_add(struct loader *loader, uint64_t pointer, uint64_t stream)
         loader->trace->foreign_frees++;
         return true;
     }
-    struct trace_event event = {
-        .bytes = slot->bytes, .stream = stream, .block = slot->block, .is_free = true};
+    loader->event.bytes = slot->bytes;
+    loader->event.stream = stream;
+    loader->event.block = slot->block;
+    loader->event.is_free = true;
     live_remove(&loader->live, slot);
-    return event_add(loader, event);
+    return event_add(loader, loader->event);
 }
 
 static bool line_split(char *line, char *columns[COLUMNS])
@@ -157,6 +164,51 @@ static bool line_split(char *line, char *columns[COLUMNS])
     return true;
 }
 
+/* Nanoseconds, or RMM's time of day with microseconds behind a colon or a point. */
+static bool time_parse(const char *text, uint64_t *ns_out)
+{
+    unsigned hours, minutes, seconds, micros;
+    char end;
+    if (number_parse(text, 10, ns_out))
+        return true;
+    if (sscanf(text, "%2u:%2u:%2u%*1[:.]%6u%c", &hours, &minutes, &seconds, &micros, &end) != 4)
+        return false;
+    *ns_out =
+        ((hours * 60 + minutes) * UINT64_C(60) + seconds) * 1000000000 + micros * UINT64_C(1000);
+    return true;
+}
+
+/* Threads are numbered in the order in which they appear. */
+static bool thread_number(struct loader *loader, uint64_t thread, uint32_t *out)
+{
+    struct trace *trace = loader->trace;
+    for (size_t i = trace->thread_count; i-- > 0;) {
+        if (loader->threads[i] == thread) {
+            *out = (uint32_t)i;
+            return true;
+        }
+    }
+    if (trace->thread_count == THREADS_MAX)
+        return load_fail(loader, "more than 1024 threads");
+    *out = (uint32_t)trace->thread_count++;
+    loader->threads[*out] = thread;
+    return true;
+}
+
+static bool when_and_who(struct loader *loader, char *columns[COLUMNS])
+{
+    uint64_t thread, ns;
+    if (!number_parse(columns[COLUMN_THREAD], 0, &thread))
+        return load_fail(loader, "the thread is not a number");
+    if (!time_parse(columns[COLUMN_TIME], &ns))
+        return load_fail(loader, "the time is neither nanoseconds nor a time of day");
+    if (loader->trace->event_count == 0)
+        loader->first_ns = ns;
+    loader->event =
+        (struct trace_event){.time_ns = ns > loader->first_ns ? ns - loader->first_ns : 0};
+    return thread_number(loader, thread, &loader->event.thread);
+}
+
 static bool line_load(struct loader *loader, char *line)
 {
     char *columns[COLUMNS];
@@ -167,6 +219,8 @@ static bool line_load(struct loader *loader, char *line)
         return load_fail(loader, "expected 6 columns: Thread,Time,Action,Pointer,Size,Stream");
     if (loader->line == 1 && strcmp(columns[0], "Thread") == 0)
         return true;
+    if (!when_and_who(loader, columns))
+        return false;
     if (!number_parse(columns[COLUMN_POINTER], 16, &pointer))
         return load_fail(loader, "the pointer is not a hexadecimal number");
     if (!number_parse(columns[COLUMN_SIZE], 10, &bytes))
@@ -210,6 +264,8 @@ bool trace_load(const char *path, struct trace *trace, struct trace_error *error
 {
     struct loader loader = {.trace = trace, .error = error};
     *trace = (struct trace){0};
+    uint64_t threads[THREADS_MAX];
+    loader.threads = threads;
     gzFile file = gzopen(path, "rb");
     if (file == NULL)
         return load_fail(&loader, strerror(errno));

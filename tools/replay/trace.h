@@ -1,8 +1,8 @@
 /* trace.h - allocation traces: the CSV that RMM's replay benchmark reads, plain or gzip'd.
  *
  * Columns: Thread,Time,Action,Pointer,Size,Stream. Action is allocate or free; Stream is "-" for
- * cudaMalloc and cudaFree, else a stream handle. RMM's own logs (allocate failure lines, clock
- * times) are read as well.
+ * cudaMalloc and cudaFree, else a stream handle; Time is nanoseconds. RMM's own logs (lines of
+ * failed allocations, times of day) are read as well.
  *
  * What it leaves out: replaying. Lock: none; a loaded trace is read-only.
  */
@@ -14,9 +14,11 @@
 #include <stdint.h>
 
 struct trace_event {
-    uint64_t bytes;  /* of the block: also on its free */
-    uint64_t stream; /* 0: not stream-ordered; else the handle + 1 */
-    uint32_t block;  /* 0 .. trace.block_count - 1: one life of one pointer */
+    uint64_t bytes;   /* of the block: also on its free */
+    uint64_t stream;  /* 0: not stream-ordered; else the handle + 1 */
+    uint64_t time_ns; /* since the first event */
+    uint32_t block;   /* 0 .. trace.block_count - 1: one life of one pointer */
+    uint32_t thread;  /* 0 .. trace.thread_count - 1 */
     bool is_free;
 };
 
@@ -24,6 +26,7 @@ struct trace {
     struct trace_event *events;
     size_t event_count;
     size_t block_count;
+    size_t thread_count;
     size_t foreign_frees; /* frees of pointers the trace never allocated: left out */
 };
 

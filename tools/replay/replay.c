@@ -1,0 +1,367 @@
+/* replay.c - vramalloc-replay: drives the real pool with recorded traces, on a simulated device.
+ *
+ * For each trace: memory held against what was live and what the driver alone would take, driver
+ * calls and their simulated time against the driver's alone (first and later passes), fragmentation
+ * at the live peak, and the smallest card on which the whole trace completes, for the pool and for
+ * the driver, found by bisection to 2 MiB.
+ *
+ * What it leaves out: traces (trace.c), the device (device.c, card.c), the replay itself (run.c).
+ */
+#define _GNU_SOURCE
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run.h"
+
+#define MIB        ((double)(1 << 20))
+#define STEP_BYTES ((uint64_t)2 << 20)
+
+enum { EXIT_BAD_INPUT = 2 };
+
+struct options {
+    struct run_settings settings;
+    bool json, compare, min_card;
+};
+
+struct row {
+    const char *trace, *backing;
+    struct run_result pool, driver;
+    uint64_t min_card_bytes, driver_min_card_bytes; /* 0: not looked for */
+};
+
+static const char help[] =
+    "usage: vramalloc-replay [options] TRACE...\n"
+    "\n"
+    "Replays traces (CSV: Thread,Time,Action,Pointer,Size,Stream; plain or gzip'd; RMM's logs as "
+    "well) through the\n"
+    "pool on a simulated device with the costs of an NVIDIA H200.\n"
+    "\n"
+    "  --backing KIND       malloc (default) or vmm\n"
+    "  --free MODE          sync (default) or deferred\n"
+    "  --gpu-lag MS         how long the GPU works on a block after its free (0)\n"
+    "  --arena-size BYTES   K, M, G, T accepted (32M)\n"
+    "  --arena-limit BYTES  never hold more (none)\n"
+    "  --slack PERCENT      0 to 1000 (3)\n"
+    "  --card BYTES         the card's memory (none: without bound)\n"
+    "  --passes N           1 to 1000 (2)\n"
+    "  --threads            one host thread for each thread of the trace\n"
+    "  --no-min-card        do not look for the smallest card\n"
+    "  --compare            a row for a plain power-of-two buddy system as well\n"
+    "  --json               JSON instead of a table\n"
+    "  --help\n";
+
+static void progress(const char *what, const char *trace)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K%s: %s", trace, what);
+}
+
+static void progress_end(void)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+}
+
+/* --- the smallest card ----------------------------------------------------------------------- */
+
+typedef bool completes_fn(const struct trace *trace, const struct run_settings *settings,
+                          uint64_t card_bytes);
+
+static bool pool_completes(const struct trace *trace, const struct run_settings *settings,
+                           uint64_t card_bytes)
+{
+    struct run_settings on_card = *settings;
+    struct run_result result;
+    on_card.card_bytes = card_bytes;
+    on_card.passes = 1;
+    on_card.threads = false;
+    return run_pool(trace, &on_card, &result) && result.completed;
+}
+
+static bool driver_completes(const struct trace *trace, const struct run_settings *settings,
+                             uint64_t card_bytes)
+{
+    struct run_result result;
+    (void)settings;
+    return run_driver(trace, card_bytes, &result) && result.completed;
+}
+
+/* Between what is live at the peak, which is too little or just enough, and twice as much or more.
+ */
+static uint64_t smallest_card(const struct trace *trace, const struct run_settings *settings,
+                              uint64_t live_bytes, completes_fn *completes)
+{
+    uint64_t low = live_bytes / STEP_BYTES, high = live_bytes / STEP_BYTES * 2 + 64;
+    while (!completes(trace, settings, high * STEP_BYTES))
+        high *= 2;
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (completes(trace, settings, middle * STEP_BYTES))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high * STEP_BYTES;
+}
+
+/* --- output ---------------------------------------------------------------------------------- */
+
+static double ratio(double a, double b)
+{
+    return b != 0 ? a / b : 0;
+}
+
+static void table_header(void)
+{
+    printf("%-26s %-7s %8s %9s %9s %9s %7s %7s %6s %6s %6s %6s %9s %9s %7s\n", "trace", "backing",
+           "events", "live MiB", "held MiB", "driver's", "h/live", "h/driv", "first", "later",
+           "int.", "ext.", "min card", "driver's", "Mev/s");
+}
+
+static void table_row(const struct row *row)
+{
+    const struct run_result *pool = &row->pool, *driver = &row->driver;
+    printf("%-26s %-7s %8llu %9.1f %9.1f %9.1f %7.3f %7.3f %6.3f %6.3f %6.3f %6.3f %9.1f %9.1f "
+           "%7.2f%s\n",
+           row->trace, row->backing, (unsigned long long)driver->events,
+           (double)pool->peak_live_bytes / MIB, (double)pool->peak_backed_bytes / MIB,
+           (double)driver->peak_backed_bytes / MIB,
+           ratio((double)pool->peak_backed_bytes, (double)pool->peak_live_bytes),
+           ratio((double)pool->peak_backed_bytes, (double)driver->peak_backed_bytes),
+           ratio(pool->first_ns, driver->first_ns), ratio(pool->later_ns, driver->later_ns),
+           pool->internal_fragmentation, pool->external_fragmentation,
+           (double)row->min_card_bytes / MIB, (double)row->driver_min_card_bytes / MIB,
+           pool->seconds > 0 ? (double)pool->events / pool->seconds / 1e6 : 0,
+           pool->completed ? "" : "  REFUSED");
+}
+
+static void json_string(const char *text)
+{
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\')
+            printf("\\%c", *text);
+        else if ((unsigned char)*text < 32)
+            printf("\\u%04x", (unsigned)(unsigned char)*text);
+        else
+            putchar(*text);
+    }
+    putchar('"');
+}
+
+static void json_row(const struct row *row, const struct options *options, bool first)
+{
+    const struct run_result *pool = &row->pool, *driver = &row->driver;
+    printf("%s\n {\"trace\": ", first ? "" : ",");
+    json_string(row->trace);
+    printf(", \"backing\": \"%s\", \"free\": \"%s\", \"completed\": %s, \"events\": %llu, "
+           "\"passes\": %u,\n",
+           row->backing, options->settings.deferred ? "deferred" : "sync",
+           pool->completed ? "true" : "false", (unsigned long long)driver->events,
+           options->settings.passes);
+    printf("  \"peak_live_bytes\": %llu, \"driver_footprint_bytes\": %llu, \"peak_backed_bytes\": "
+           "%llu,\n",
+           (unsigned long long)pool->peak_live_bytes, (unsigned long long)driver->peak_backed_bytes,
+           (unsigned long long)pool->peak_backed_bytes);
+    printf("  \"backed_over_live\": %.4f, \"backed_over_driver\": %.4f,\n",
+           ratio((double)pool->peak_backed_bytes, (double)pool->peak_live_bytes),
+           ratio((double)pool->peak_backed_bytes, (double)driver->peak_backed_bytes));
+    printf("  \"driver_calls\": %llu, \"driver_call_share\": %.5f,\n",
+           (unsigned long long)pool->driver_calls,
+           ratio((double)pool->driver_calls, (double)pool->events));
+    printf(
+        "  \"simulated_driver_ns\": %.0f, \"native_driver_ns\": %.0f, \"time_share_first\": %.4f, "
+        "\"time_share_later\": %.4f,\n",
+        pool->first_ns + pool->later_ns * (options->settings.passes - 1),
+        driver->first_ns * options->settings.passes, ratio(pool->first_ns, driver->first_ns),
+        ratio(pool->later_ns, driver->later_ns));
+    printf("  \"internal_fragmentation\": %.4f, \"external_fragmentation_at_peak\": %.4f,\n",
+           pool->internal_fragmentation, pool->external_fragmentation);
+    printf(
+        "  \"min_card_bytes\": %llu, \"driver_min_card_bytes\": %llu, \"events_per_second\": %.0f}",
+        (unsigned long long)row->min_card_bytes, (unsigned long long)row->driver_min_card_bytes,
+        pool->seconds > 0 ? (double)pool->events / pool->seconds : 0);
+}
+
+/* --- settings ------------------------------------------------------------------------------- */
+
+static bool bytes_parse(const char *text, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    if (strcmp(text, "none") == 0) {
+        *out = 0;
+        return true;
+    }
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    unsigned long long value = strtoull(text, &end, 10);
+    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
+    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
+    if ((*end != '\0' && (unit == NULL || end[1] != '\0')) || value > UINT64_MAX >> shift)
+        return false;
+    *out = (uint64_t)value << shift;
+    return true;
+}
+
+static bool number_parse(const char *text, double low, double high, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return *text != '\0' && *end == '\0' && *out >= low && *out <= high;
+}
+
+static bool setting_parse(struct options *options, const char *name, const char *text)
+{
+    struct run_settings *settings = &options->settings;
+    double number;
+    if (strcmp(name, "backing") == 0) {
+        settings->vmm = strcmp(text, "vmm") == 0;
+        return settings->vmm || strcmp(text, "malloc") == 0;
+    }
+    if (strcmp(name, "free") == 0) {
+        settings->deferred = strcmp(text, "deferred") == 0;
+        return settings->deferred || strcmp(text, "sync") == 0;
+    }
+    if (strcmp(name, "arena-size") == 0)
+        return bytes_parse(text, &settings->arena_bytes);
+    if (strcmp(name, "arena-limit") == 0)
+        return bytes_parse(text, &settings->limit_bytes);
+    if (strcmp(name, "card") == 0) {
+        bool good = bytes_parse(text, &settings->card_bytes);
+        if (settings->card_bytes == 0)
+            settings->card_bytes = UINT64_MAX;
+        return good;
+    }
+    bool lag = strcmp(name, "gpu-lag") == 0, slack = strcmp(name, "slack") == 0;
+    if (!number_parse(text, lag || slack ? 0 : 1, lag ? 1e6 : 1000, &number))
+        return false;
+    if (lag)
+        settings->lag_ns = (uint64_t)(number * 1e6);
+    else if (slack)
+        settings->slack_percent = (uint32_t)number;
+    else
+        settings->passes = (unsigned)number;
+    return true;
+}
+
+static bool options_parse(int argc, char **argv, struct options *options)
+{
+    static const struct option names[] = {
+        {"backing", 1, NULL, 's'},     {"free", 1, NULL, 's'},
+        {"gpu-lag", 1, NULL, 's'},     {"arena-size", 1, NULL, 's'},
+        {"arena-limit", 1, NULL, 's'}, {"slack", 1, NULL, 's'},
+        {"card", 1, NULL, 's'},        {"passes", 1, NULL, 's'},
+        {"threads", 0, NULL, 't'},     {"no-min-card", 0, NULL, 'm'},
+        {"compare", 0, NULL, 'c'},     {"json", 0, NULL, 'j'},
+        {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    int what, index = 0;
+    *options = (struct options){
+        .settings = {.slack_percent = 3, .card_bytes = UINT64_MAX, .passes = 2}, .min_card = true};
+    while ((what = getopt_long(argc, argv, "h", names, &index)) != -1) {
+        if (what == 'h') {
+            fputs(help, stdout);
+            exit(EXIT_SUCCESS);
+        }
+        if (what == '?')
+            return false;
+        if (what == 's' && !setting_parse(options, names[index].name, optarg)) {
+            fprintf(stderr, "vramalloc-replay: --%s \"%s\" is not valid\n", names[index].name,
+                    optarg);
+            return false;
+        }
+        options->settings.threads |= what == 't';
+        options->min_card &= what != 'm';
+        options->compare |= what == 'c';
+        options->json |= what == 'j';
+    }
+    if (optind == argc)
+        fprintf(stderr, "vramalloc-replay: no trace is named\n");
+    return optind < argc;
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool row_make(const struct trace *trace, const struct options *options, struct row *row)
+{
+    const struct run_settings *settings = &options->settings;
+    row->backing = settings->vmm ? "vmm" : "malloc";
+    progress("replaying", row->trace);
+    if (!run_driver(trace, UINT64_MAX, &row->driver) || !run_pool(trace, settings, &row->pool))
+        return false;
+    if (options->min_card) {
+        progress("looking for the smallest card", row->trace);
+        uint64_t live_bytes = row->driver.peak_live_bytes;
+        row->min_card_bytes = smallest_card(trace, settings, live_bytes, pool_completes);
+        row->driver_min_card_bytes = smallest_card(trace, settings, live_bytes, driver_completes);
+    }
+    return true;
+}
+
+static void row_print(const struct row *row, const struct options *options, int *printed)
+{
+    progress_end();
+    if (options->json)
+        json_row(row, options, *printed == 0);
+    else
+        table_row(row);
+    fflush(stdout);
+    ++*printed;
+}
+
+static int trace_rows(const char *path, const struct options *options, int *printed)
+{
+    struct trace trace;
+    struct trace_error error;
+    struct row row = {.trace = name_of(path)};
+    if (!trace_load(path, &trace, &error)) {
+        fprintf(stderr, "vramalloc-replay: %s", path);
+        if (error.line > 0)
+            fprintf(stderr, ":%zu", error.line);
+        fprintf(stderr, ": %s\n", error.reason);
+        return EXIT_BAD_INPUT;
+    }
+    bool made = row_make(&trace, options, &row);
+    if (made)
+        row_print(&row, options, printed);
+    if (made && options->compare) {
+        struct row plain = {.trace = row.trace, .backing = "buddy", .driver = row.driver};
+        made = run_plain_buddy(&trace, &plain.pool);
+        if (made)
+            row_print(&plain, options, printed);
+    }
+    trace_free(&trace);
+    if (!made)
+        fprintf(stderr, "vramalloc-replay: %s: the host has no memory\n", path);
+    return made ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    int worst = EXIT_SUCCESS, printed = 0;
+    if (!options_parse(argc, argv, &options)) {
+        fprintf(stderr, "try vramalloc-replay --help\n");
+        return EXIT_BAD_INPUT;
+    }
+    if (options.json)
+        putchar('[');
+    else
+        table_header();
+    for (int i = optind; i < argc; i++) {
+        int code = trace_rows(argv[i], &options, &printed);
+        worst = code > worst ? code : worst;
+    }
+    if (options.json)
+        printf("\n]\n");
+    return worst;
+}
