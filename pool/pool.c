@@ -399,39 +399,41 @@ static uint64_t clock_us(void)
 }
 
 /* Whether to wait for the GPU a little: growing would exceed what may be held, enough is pending to
- * be worth it, and the last such wait was not in vain (a kernel may be waiting for this very
- * thread). */
-static bool patience_pays(struct pool *pool, uint64_t need_bytes)
+ * be worth it, and the last such wait saw some fence pass (else a kernel may be waiting for this
+ * very thread). *collected_out: what had passed so far. */
+static bool patience_pays(struct pool *pool, uint64_t need_bytes, uint64_t *collected_out)
 {
     lock_take(&pool->lock);
     bool pays = !pool->closed && pool->config.patience_us > 0 &&
                 pool->stats.limbo_bytes >= need_bytes && !arena_may_grow_locked(pool, need_bytes) &&
                 pool->collected_at_lost_patience != pool->collected;
+    *collected_out = pool->collected;
     lock_give(&pool->lock);
     return pays;
 }
 
-static void patience_lost(struct pool *pool)
+static void patience_lost(struct pool *pool, uint64_t collected)
 {
     lock_take(&pool->lock);
-    pool->collected_at_lost_patience = pool->collected;
+    if (pool->collected == collected)
+        pool->collected_at_lost_patience = collected;
     lock_give(&pool->lock);
 }
 
-/* Asks again and again whether the GPU is done with enough, for a short time. No lock is held
- * meanwhile.
- */
+/* Asks again and again whether the GPU is done with enough, for a short time, and as long as enough
+ * is pending. No lock is held meanwhile. */
 static bool take_patiently(struct pool *pool, struct request *request, uint64_t *address_out)
 {
-    if (!patience_pays(pool, request->pages * POOL_PAGE_BYTES))
+    uint64_t need_bytes = request->pages * POOL_PAGE_BYTES, collected, now;
+    if (!patience_pays(pool, need_bytes, &collected))
         return false;
     uint64_t until_us = clock_us() + pool->config.patience_us;
     do {
         if (pool_collect(pool) > 0 && take(pool, request, HOLES_MEANT, address_out))
             return true;
         sched_yield();
-    } while (clock_us() < until_us);
-    patience_lost(pool);
+    } while (clock_us() < until_us && patience_pays(pool, need_bytes, &now));
+    patience_lost(pool, collected);
     return false;
 }
 

@@ -8,6 +8,7 @@
 
 #define BASE_ADDRESS ((uint64_t)1 << 45)
 #define MIB          ((double)(1 << 20))
+#define POLL_NS      10000
 
 /* Microseconds of the calls that make and move memory by handle; see the cost functions. */
 static const double reserve_us = 5, create_us = 10.5, map_us = 1.3, access_us = 31, unmap_us = 28;
@@ -180,7 +181,7 @@ static enum backing_fence_state fence_poll(void *self, uint64_t fence)
     struct device *device = self;
     pthread_mutex_lock(&device->lock);
     bool passed = fence <= device->now_ns;
-    device->now_ns += 1000;
+    device->now_ns += POLL_NS;
     pthread_mutex_unlock(&device->lock);
     return passed ? BACKING_FENCE_PASSED : BACKING_FENCE_PENDING;
 }

@@ -19,7 +19,9 @@
 #include "card.h"
 #include "device.h"
 
-enum { BATCH = 64, PATIENCE_US = 50000 };
+enum { BATCH = 64, PATIENCE_US = 50000 }; /* as shim/deferred.c and devices.c */
+#define BATCH_BYTES     ((uint64_t)64 << 20)
+#define DEFERRED_STREAM UINT64_MAX
 
 struct life {
     uint64_t address; /* 0: not allocated yet, or freed */
@@ -36,6 +38,7 @@ struct run {
     pthread_mutex_t batch_lock;
     struct pool_block batch[BATCH];
     int batched;
+    uint64_t batched_bytes;
     bool refused;
     uint64_t live_bytes;
     uint64_t sampled_bytes;
@@ -50,20 +53,25 @@ static void batch_flush(void *self)
     int count = run->batched;
     memcpy(blocks, run->batch, sizeof(blocks));
     run->batched = 0;
+    run->batched_bytes = 0;
     pthread_mutex_unlock(&run->batch_lock);
     uint64_t fence = device_fence(run->device);
     for (int i = 0; i < count; i++)
-        pool_free_pend(&blocks[i], POOL_NO_STREAM, fence);
+        pool_free_pend(&blocks[i], DEFERRED_STREAM, fence);
 }
 
 static void free_later(struct run *run, const struct pool_block *block)
 {
     pthread_mutex_lock(&run->batch_lock);
     run->batch[run->batched++] = *block;
-    bool full = run->batched == BATCH;
+    run->batched_bytes += block->block_bytes;
+    bool full = run->batched == BATCH || run->batched_bytes >= BATCH_BYTES;
     pthread_mutex_unlock(&run->batch_lock);
-    if (full)
-        batch_flush(run);
+    if (!full)
+        return;
+    batch_flush(run);
+    pool_collect(run->pool);
+    pool_trim(run->pool, UINT64_MAX);
 }
 
 static void sample(struct run *run)
