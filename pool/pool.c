@@ -437,17 +437,23 @@ static bool take_patiently(struct pool *pool, struct request *request, uint64_t 
     return false;
 }
 
-/* Where memory can go back in parts: gives as much back as `need_bytes` more would exceed what may
- * be held. */
-static void make_room(struct pool *pool, uint64_t need_bytes)
+/* Where memory can go back in parts and `need_bytes` more would exceed what may be held: takes any
+ * hole, or else gives as much back. */
+static bool take_sparingly(struct pool *pool, struct request *request, uint64_t need_bytes,
+                           uint64_t *address_out)
 {
     if (pool->backing.acquire_parts == NULL)
-        return;
+        return false;
     need_bytes = pool_round_up(need_bytes, BACKING_SEGMENT_ALIGN_BYTES);
     lock_take(&pool->lock);
-    if (!arena_may_grow_locked(pool, need_bytes))
-        parts_release(pool, need_bytes);
+    bool taken = false;
+    if (!arena_may_grow_locked(pool, need_bytes)) {
+        taken = take_locked(pool, request, HOLES_MORE, address_out);
+        if (!taken)
+            parts_release(pool, need_bytes);
+    }
     lock_give(&pool->lock);
+    return taken;
 }
 
 /* Steps 1 to 3 of the ladder. */
@@ -461,8 +467,8 @@ static bool take_growing(struct pool *pool, struct request *request, bool exact,
     bool taken = take(pool, request, holes, address_out) ||
                  (pool_collect(pool) > 0 && take(pool, request, holes, address_out));
     if (!taken) {
-        make_room(pool, need_bytes);
-        taken = (arena_grow(pool, need_bytes, exact, &unused) &&
+        taken = take_sparingly(pool, request, need_bytes, address_out) ||
+                (arena_grow(pool, need_bytes, exact, &unused) &&
                  take(pool, request, holes, address_out)) ||
                 take_flushing(pool, request, HOLES_MORE, address_out);
     }

@@ -58,7 +58,8 @@ struct pool_config {
     uint64_t limit_bytes; /* never hold more than this from the backing; default none */
     uint32_t patience_us; /* how long a request waits for pending fences rather than hold more than
                              the slack allows; 0: not at all */
-    uint32_t slack_percent; /* idle memory over peak-live that is kept, besides 64 MiB; 0: none */
+    uint32_t slack_percent; /* idle memory is kept while all that is held stays under this share of
+                               the highest live total, plus 64 MiB */
 };
 
 enum pool_block_state {

@@ -265,7 +265,8 @@ void arena_idle_remove(struct pool *pool, struct segment *segment);
  * were released. Called with no lock. Returns the bytes released. */
 uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_bytes);
 
-/* Whether `bytes` more may be held without having to be given back as idle memory later. */
+/* Whether `bytes` more may be held without another look for memory that is there already: pending
+ * frees, holes, parts. */
 bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes);
 
 /* Idle bytes over what the slack allows. */

@@ -268,7 +268,7 @@ struct pool *sim_pool_create(struct sim_backing *sim, uint64_t arena_bytes, uint
 {
     struct backing backing = sim_backing_get(sim);
     struct pool_config config = {
-        .arena_bytes = arena_bytes, .limit_bytes = limit_bytes, .slack_percent = 3};
+        .arena_bytes = arena_bytes, .limit_bytes = limit_bytes, .slack_percent = 80};
     struct pool *pool = pool_create(&config, &backing);
     assert_non_null(pool);
     return pool;

@@ -62,7 +62,7 @@ void sim_backing_advance(struct sim_backing *sim, uint64_t time);
 /* Fails the test if the pool misused the backing, or pool_check() finds something. */
 void sim_backing_check(struct sim_backing *sim, struct pool *pool);
 
-/* A pool on a card, with slack 3 and the first segment of arena_bytes (0: the default). */
+/* A pool on a card, with slack 80 and the first segment of arena_bytes (0: the default). */
 struct pool *sim_pool_create(struct sim_backing *sim, uint64_t arena_bytes, uint64_t limit_bytes);
 
 /* Destroys both. */

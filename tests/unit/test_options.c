@@ -98,8 +98,8 @@ static void switches_and_percentages(void **state)
     load("VRAMALLOC_SLACK", "1001");
     assert_string_equal(said,
                         "vramalloc: VRAMALLOC_SLACK=\"1001\" is not valid: accepted is 0 to 1000 "
-                        "(percent); using the default, 3\n");
-    assert_int_equal(options.slack, 3);
+                        "(percent); using the default, 80\n");
+    assert_int_equal(options.slack, 80);
 }
 
 static void paths(void **state)

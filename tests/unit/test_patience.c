@@ -20,7 +20,7 @@ static void frees_due(void *self)
 static struct pool *patient_pool(struct sim_backing *sim)
 {
     struct backing backing = sim_backing_get(sim);
-    struct pool_config config = {.slack_percent = 3, .patience_us = PATIENCE_US};
+    struct pool_config config = {.slack_percent = 80, .patience_us = PATIENCE_US};
     backing.frees_due = frees_due;
     struct pool *pool = pool_create(&config, &backing);
     assert_non_null(pool);
@@ -98,6 +98,29 @@ static void waiting_in_vain_is_not_repeated(void **state)
     sim_pool_end(sim, pool);
 }
 
+/* Everything passed, and no hole fits: that is no wait in vain, and the next one is made. */
+static void a_wait_that_saw_something_pass_is_repeated(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = patient_pool(sim);
+    uint64_t a = sim_alloc(pool, 300 * MIB), b = sim_alloc(pool, 300 * MIB);
+    sim->hook[SIM_POLL] = time_passes;
+    sim_free_pending(sim, a, 9, 10);
+    sim_free_pending(sim, b, 9, 20);
+    uint64_t c = sim_alloc(pool, 500 * MIB); /* neither hole is long enough */
+    assert_int_equal(sim->calls[SIM_ACQUIRE], 3);
+    uint64_t d = sim_alloc(pool, 300 * MIB), e = sim_alloc(pool, 300 * MIB);
+    assert_int_equal(sim->calls[SIM_ACQUIRE], 3);
+    sim_free_pending(sim, d, 9, sim->now + 1000);
+    assert_int_equal(sim_alloc(pool, 300 * MIB), d);
+    assert_int_equal(sim->calls[SIM_ACQUIRE], 3);
+    sim_free(c);
+    sim_free(e);
+    sim_backing_check(sim, pool);
+    sim_pool_end(sim, pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +128,7 @@ int main(void)
         cmocka_unit_test(without_patience_it_grows_at_once),
         cmocka_unit_test(within_the_slack_it_grows_at_once),
         cmocka_unit_test(waiting_in_vain_is_not_repeated),
+        cmocka_unit_test(a_wait_that_saw_something_pass_is_repeated),
     };
     return cmocka_run_group_tests_name("patience", tests, NULL, NULL);
 }

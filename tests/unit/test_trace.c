@@ -51,7 +51,7 @@ static void trace_replay(const char *name)
            (double)card_peak_bytes(driver) / (double)MIB,
            (double)stats.peak_backed_bytes / (double)card_peak_bytes(driver),
            (unsigned long long)(sim->calls[SIM_ACQUIRE] + sim->calls[SIM_RELEASE]));
-    assert_true(sim->calls[SIM_ACQUIRE] + sim->calls[SIM_RELEASE] < trace.event_count / 50 + 10);
+    assert_true(sim->calls[SIM_ACQUIRE] + sim->calls[SIM_RELEASE] < trace.event_count / 20 + 10);
     free(address);
     free(native);
     card_destroy(driver);

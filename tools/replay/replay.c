@@ -44,7 +44,7 @@ static const char help[] =
     "  --gpu-lag MS         how long the GPU works on a block after its free (0)\n"
     "  --arena-size BYTES   K, M, G, T accepted (32M)\n"
     "  --arena-limit BYTES  never hold more (none)\n"
-    "  --slack PERCENT      0 to 1000 (3)\n"
+    "  --slack PERCENT      0 to 1000 (80)\n"
     "  --card BYTES         the card's memory (none: without bound)\n"
     "  --passes N           1 to 1000 (2)\n"
     "  --threads            one host thread for each thread of the trace\n"
@@ -260,7 +260,7 @@ static bool options_parse(int argc, char **argv, struct options *options)
         {"help", 0, NULL, 'h'},        {NULL, 0, NULL, 0}};
     int what, index = 0;
     *options = (struct options){
-        .settings = {.slack_percent = 3, .card_bytes = UINT64_MAX, .passes = 2}, .min_card = true};
+        .settings = {.slack_percent = 80, .card_bytes = UINT64_MAX, .passes = 2}, .min_card = true};
     while ((what = getopt_long(argc, argv, "h", names, &index)) != -1) {
         if (what == 'h') {
             fputs(help, stdout);
