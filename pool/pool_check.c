@@ -131,13 +131,15 @@ static void segment_check(struct check *check, const struct segment *segment)
         page += run->pages;
         runs++;
     }
-    for (uint64_t word = 0; word < (segment->pages + 63) / 64; word++) {
-        starts += (uint64_t)__builtin_popcountll(segment->run_starts[word]);
-        rule(check,
-             (segment->run_starts[word] != 0) == (segment->start_words[word / 64] >> word % 64 & 1),
-             "the second level of start bits agrees with the first");
+    for (uint64_t group = 0; group < (segment->pages + 4095) / 4096; group++) {
+        uint64_t bits = segment->start_words[group];
+        for (; bits != 0; bits &= bits - 1) {
+            uint64_t word = segment->run_starts[group * 64 + (uint64_t)__builtin_ctzll(bits)];
+            rule(check, word != 0, "a word of start bits that is marked has some");
+            starts += (uint64_t)__builtin_popcountll(word);
+        }
     }
-    rule(check, starts == runs, "as many start bits as runs");
+    rule(check, starts == runs, "as many start bits under marked words as runs");
     rule(check, check->gap_pages == segment->gap_pages, "a segment counts its gaps");
     check->sum.segments++;
     check->sum.backed_bytes += segment->bytes - check->gap_pages * POOL_PAGE_BYTES;

@@ -22,6 +22,7 @@
 #include "deferred.h"
 #include "devices.h"
 #include "driver.h"
+#include "explain.h"
 #include "fence.h"
 #include "wait.h"
 
@@ -31,8 +32,9 @@ enum { TAG_ORDINARY = 0, TAG_STREAM_ORDERED = 1 };
 /* The first handle that is a real stream; 0, 1 and 2 mean the default streams. */
 #define STREAM_HANDLE_FIRST_REAL ((uintptr_t)3)
 
-/* The driver answered an allocation itself. */
-static CUresult alloc_count_forwarded(struct device *device, CUresult result, size_t bytes)
+/* The driver answered an allocation itself. context: NULL where it was not the pool's to serve. */
+static CUresult alloc_count_forwarded(struct context *context, struct device *device,
+                                      CUresult result, size_t bytes)
 {
     DEVICE_COUNT(device, driver_calls, 1);
     if (result == CUDA_SUCCESS) {
@@ -41,8 +43,10 @@ static CUresult alloc_count_forwarded(struct device *device, CUresult result, si
     } else {
         DEVICE_COUNT(device, alloc_failed, 1);
     }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         DEVICE_COUNT(device, out_of_memory, 1);
+        explain_out_of_memory(context, bytes);
+    }
     return result;
 }
 
@@ -96,7 +100,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real_cuMemAlloc_v2(dptr, bytes);
     fault_note(context, result);
-    return alloc_count_forwarded(device_for(context), result, bytes);
+    return alloc_count_forwarded(context, device_for(context), result, bytes);
 }
 
 /* The pitch the driver uses: rows are rounded up to what it answers for a row of one byte. The
@@ -155,8 +159,10 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width,
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real_cuMemAllocPitch_v2(dptr, pitch, width, height, element_bytes);
     fault_note(context, result);
-    size_t bytes = result == CUDA_SUCCESS ? *pitch * height : 0;
-    return alloc_count_forwarded(device_for(context), result, bytes);
+    size_t bytes;
+    if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
+        bytes = SIZE_MAX;
+    return alloc_count_forwarded(context, device_for(context), result, bytes);
 }
 
 /* An interior, freed or already freeing address of the pool: the driver says what it says of an
@@ -323,7 +329,7 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bo
     fault_note(context, result);
     if (context != NULL && capture_in_progress() && stream_may_capture(stream, ptsz))
         DEVICE_COUNT(device, passed_capture, 1);
-    return alloc_count_forwarded(device, result, bytes);
+    return alloc_count_forwarded(context, device, result, bytes);
 }
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
