@@ -23,10 +23,13 @@
 #define HOOK(symbol, base, version, flags, params, args) CUresult(*real_##symbol) params;
 #define COUNTED(symbol, base, version, flags, params, args, calls, bytes_counter, bytes)           \
     HOOK(symbol, base, version, flags, params, args)
+#define RETRIED(symbol, base, version, flags, params, args)                                        \
+    HOOK(symbol, base, version, flags, params, args)
 #define REAL(symbol, params) CUresult(*real_##symbol) params;
 #include "hooks.def"
 #undef HOOK
 #undef COUNTED
+#undef RETRIED
 #undef REAL
 
 /* One function of the driver: where its pointer is kept and, for hooks, what stands before it. */
@@ -46,10 +49,13 @@ static struct driver_row rows[] = {
     {#symbol, base, version, flags, (void **)&real_##symbol, (void *)hook_##symbol, NULL, false},
 #define COUNTED(symbol, base, version, flags, params, args, calls, bytes_counter, bytes)           \
     HOOK(symbol, base, version, flags, params, args)
+#define RETRIED(symbol, base, version, flags, params, args)                                        \
+    HOOK(symbol, base, version, flags, params, args)
 #define REAL(symbol, params) {#symbol, NULL, 0, 0, (void **)&real_##symbol, NULL, NULL, false},
 #include "hooks.def"
 #undef HOOK
 #undef COUNTED
+#undef RETRIED
 #undef REAL
 };
 

@@ -1,10 +1,10 @@
 /* driver.h - the real driver: its functions by pointer, and the hooks that stand before them.
  *
  * Declares, from hooks.def:
- *   real_<symbol>   pointer to libcuda's own function. For a HOOK or COUNTED row it is never NULL
- * once driver_ready() was true (a function that the driver lacks answers CUDA_ERROR_NOT_FOUND); for
- * a REAL row it is NULL where the driver lacks it. hook_<symbol>   our replacement, exported under
- * the symbol's own name.
+ *   real_<symbol>   pointer to libcuda's own function. For a HOOK, COUNTED or RETRIED row it is
+ * never NULL once driver_ready() was true (a function that the driver lacks answers
+ * CUDA_ERROR_NOT_FOUND); for a REAL row it is NULL where the driver lacks it. hook_<symbol>   our
+ * replacement, exported under the symbol's own name.
  *
  * What it leaves out: deciding anything. Lock: driver_bind() runs once, under a lock of its own.
  */
@@ -28,10 +28,13 @@
     CUresult hook_##symbol params __asm__(#symbol) __attribute__((visibility("default")));
 #define COUNTED(symbol, base, version, flags, params, args, calls, bytes_counter, bytes)           \
     HOOK(symbol, base, version, flags, params, args)
+#define RETRIED(symbol, base, version, flags, params, args)                                        \
+    HOOK(symbol, base, version, flags, params, args)
 #define REAL(symbol, params) extern CUresult(*real_##symbol) params;
 #include "hooks.def"
 #undef HOOK
 #undef COUNTED
+#undef RETRIED
 #undef REAL
 
 /* An address that no allocation has. Handed to the driver in place of a freed or interior pooled

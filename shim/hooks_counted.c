@@ -1,6 +1,8 @@
-/* hooks_counted.c - allocations that stay the driver's: passed through unchanged, and counted.
+/* hooks_counted.c - allocations that stay the driver's, passed through unchanged and counted; and
+ * calls that take memory without saying so.
  *
- * The wrappers are generated from the COUNTED rows of hooks.def. Lock: none.
+ * The wrappers are generated from the COUNTED and RETRIED rows of hooks.def. A hit costs a call, a
+ * load and a comparison: kernel launches are among them. Lock: none.
  */
 #include "devices.h"
 #include "driver.h"
@@ -32,6 +34,17 @@ static bool idle_memory_released(CUresult result)
             DEVICE_COUNT(device, calls, 1);                                                        \
             DEVICE_COUNT(device, bytes_counter, bytes);                                            \
         }                                                                                          \
+        return result;                                                                             \
+    }
+#define RETRIED(symbol, base, version, flags, params, args)                                        \
+    CUresult hook_##symbol params                                                                  \
+    {                                                                                              \
+        if (!driver_ready())                                                                       \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                     \
+        CUresult result = real_##symbol args;                                                      \
+        if (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0) &&                             \
+            idle_memory_released(result))                                                          \
+            result = real_##symbol args;                                                           \
         return result;                                                                             \
     }
 #include "hooks.def"
