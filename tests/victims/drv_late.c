@@ -1,5 +1,6 @@
-/* What the driver makes late must not starve beside memory that the library holds idle: the driver is out of
- * memory once, and the library has something to give back. Without it the failure stays. */
+/* What the driver makes late must not starve beside memory that the library holds idle: the driver
+ * is out of memory once, and the library has something to give back. Without it the failure stays.
+ */
 #include "driver.h"
 
 int main(void)
