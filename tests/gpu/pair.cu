@@ -1,7 +1,8 @@
 /* pair.cu - what a cudaMalloc+cudaFree pair costs, by size: alone, and beside a small block that spares
  * the driver the mapping. Also stream-ordered pairs and threads.
  *
- * usage: pair [sync|async|threads]      all three without an argument
+ * usage: pair [sync|async|threads|launch]      all without an argument; launch: kernel launches, which the
+ *        library should not make slower
  *
  * Prints CSV: what,bytes,threads,ns_per_pair (the median of several batches). Run with and without the
  * library by tests/gpu/bench. Exit 1 on any CUDA error.
@@ -82,6 +83,20 @@ static void async_pairs()
     CHECK(cudaStreamDestroy(stream));
 }
 
+__global__ void nothing()
+{
+}
+
+static void launches()
+{
+    double ns = pair_ns([=] {
+        for (int i = 0; i < 500; i++)
+            nothing<<<1, 1>>>();
+        CHECK(cudaDeviceSynchronize());
+    });
+    printf("launch,0,1,%.1f\n", ns / 500);
+}
+
 /* All threads together for a fixed time; reports the time per pair as 1 / rate. */
 static void threaded_pairs(int threads)
 {
@@ -123,5 +138,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "") == 0 || strcmp(what, "threads") == 0)
         for (int threads : {1, 4, 16})
             threaded_pairs(threads);
+    if (strcmp(what, "") == 0 || strcmp(what, "launch") == 0)
+        launches();
     return 0;
 }
