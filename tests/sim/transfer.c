@@ -1,7 +1,8 @@
 /* transfer.c - copies and fills: they move real bytes when submitted, and take time on the stream.
  *
  * Copies from or to the host wait for their end, copies within the device and fills do not, as the
- * real calls; the asynchronous flavours never wait. Addresses of the device must lie in one block.
+ * real calls; the asynchronous flavours never wait. A range on the device must lie in one block, or
+ * in memory by handle that is mapped side by side.
  *
  * What it leaves out: bytes that arrive late. A copy queued behind a running kernel moves at once.
  *
@@ -13,38 +14,64 @@
 
 enum { COPY_BYTES_A_NS = 100, FILL_BYTES_A_NS = 1000 };
 
-/* Where the simulator finds these bytes; NULL when a device address is no good. */
-static char *transfer_view(CUdeviceptr address, size_t bytes, bool must_be_device)
+/* Where the simulator finds the byte at an address, and how many follow it there (*bytes is cut to
+ * that); NULL when a device address is no good. */
+static char *transfer_view(CUdeviceptr address, size_t *bytes, bool must_be_device)
 {
     struct block *block = card_find(address);
     if (block == NULL)
         return must_be_device ? NULL : (char *)(uintptr_t)address;
     uint64_t offset = address - block->address;
-    if (bytes > block->bytes - offset)
-        return NULL;
     char *view = card_view(block);
+    if (*bytes > block->bytes - offset)
+        *bytes = block->bytes - offset;
     return view != NULL ? view + offset : NULL;
+}
+
+/* Whether all of a range can be reached. Only memory by handle goes on from one block to the next.
+ */
+static bool transfer_reaches(CUdeviceptr address, size_t bytes, bool must_be_device)
+{
+    while (bytes > 0) {
+        size_t here = bytes;
+        const struct block *block = card_find(address);
+        if (transfer_view(address, &here, must_be_device) == NULL ||
+            (here < bytes && block->kind != BLOCK_MAPPED))
+            return false;
+        must_be_device |= here < bytes;
+        address += here;
+        bytes -= here;
+    }
+    return true;
 }
 
 static void move_copy(const struct work *work)
 {
-    char *to = transfer_view(work->destination, work->bytes, false);
-    const char *from = transfer_view(work->source, work->bytes, false);
-    if (to != NULL && from != NULL)
-        memmove(to, from, work->bytes);
+    for (size_t at = 0; at < work->bytes;) {
+        size_t bytes = work->bytes - at;
+        char *to = transfer_view(work->destination + at, &bytes, false);
+        const char *from = transfer_view(work->source + at, &bytes, false);
+        if (to == NULL || from == NULL)
+            return;
+        memmove(to, from, bytes);
+        at += bytes;
+    }
 }
 
 static void move_fill(const struct work *work)
 {
-    char *to = transfer_view(work->destination, work->bytes, true);
-    if (to == NULL)
-        return;
-    if (work->value_bytes == 1) {
-        memset(to, (int)work->value, work->bytes);
-        return;
+    for (size_t at = 0; at < work->bytes;) {
+        size_t bytes = work->bytes - at;
+        char *to = transfer_view(work->destination + at, &bytes, true);
+        if (to == NULL)
+            return;
+        if (work->value_bytes == 1)
+            memset(to, (int)work->value, bytes);
+        else
+            for (size_t i = 0; i < bytes; i += work->value_bytes)
+                memcpy(to + i, &work->value, work->value_bytes);
+        at += bytes;
     }
-    for (size_t at = 0; at < work->bytes; at += work->value_bytes)
-        memcpy(to + at, &work->value, work->value_bytes);
 }
 
 static CUresult transfer_submit(CUstream handle, const struct work *work, struct stream **out)
@@ -56,8 +83,8 @@ static CUresult transfer_submit(CUstream handle, const struct work *work, struct
 static CUresult copy_submit(CUstream handle, unsigned int sides, CUdeviceptr destination,
                             CUdeviceptr source, size_t bytes, struct stream **out)
 {
-    if (transfer_view(destination, bytes, sides & TO_DEVICE) == NULL ||
-        transfer_view(source, bytes, sides & FROM_DEVICE) == NULL)
+    if (!transfer_reaches(destination, bytes, sides & TO_DEVICE) ||
+        !transfer_reaches(source, bytes, sides & FROM_DEVICE))
         return CUDA_ERROR_INVALID_VALUE;
     const struct vrsim_range ranges[2] = {{destination, bytes, 1}, {source, bytes, 0}};
     struct work work = {.kind = OP_KERNEL,
@@ -108,7 +135,7 @@ CUresult transfer_set(CUstream handle, CUdeviceptr address, unsigned int value,
     if (count == 0)
         return CUDA_SUCCESS;
     if (__builtin_mul_overflow(count, value_bytes, &bytes) || address % value_bytes != 0 ||
-        transfer_view(address, bytes, true) == NULL)
+        !transfer_reaches(address, bytes, true))
         return CUDA_ERROR_INVALID_VALUE;
     const struct vrsim_range range = {address, bytes, 1};
     struct work work = {.kind = OP_KERNEL,
