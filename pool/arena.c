@@ -1,10 +1,10 @@
 /* arena.c - the segments: how memory comes from the backing and goes back.
  *
  * Growth. The first segment is preallocated (config.arena_bytes) by the first request that it can
- * serve. Later ones are a quarter of what is held, from 32 to 128 MiB and at most a sixteenth of
- * what there is to be had, so that a small program stays small and a large one calls the driver
- * rarely. A block above 32 MiB gets a segment of its own size: it can be given back whole. When the
- * driver refuses, the size is halved down to what the request needs.
+ * serve. Later ones are a quarter of what is held, from 32 (8 where memory is in parts) to 128 MiB
+ * and at most a sixteenth of what there is to be had, so that a small program stays small and a
+ * large one calls the driver rarely. A block above 32 MiB gets a segment of its own size: it can be
+ * given back whole. When the driver refuses, the size is halved down to what the request needs.
  *
  * Scarcity. Before it grows the arena looks how much of the card is free. If what is live, or
  * what is held, comes within a quarter, or 8 GiB, of all that could be had, memory is scarce: then
@@ -27,6 +27,7 @@
 #include "pool_internal.h"
 
 #define ARENA_SEGMENT_MIN_BYTES ((uint64_t)32 << 20)
+#define ARENA_PARTS_MIN_BYTES   ((uint64_t)8 << 20)
 #define ARENA_SEGMENT_MAX_BYTES ((uint64_t)128 << 20)
 #define ARENA_IDLE_FLOOR_BYTES  ((uint64_t)64 << 20)
 #define ARENA_RESERVE_MAX_BYTES ((uint64_t)8 << 30)
@@ -180,8 +181,10 @@ static uint64_t growth_bytes_locked(struct pool *pool, uint64_t need_bytes, bool
         if (pool->arena_is_default)
             bytes = least(bytes, pool->segment_max_bytes);
     } else if (!sparing && !large) {
+        bool parts = pool->backing.acquire_parts != NULL;
         bytes =
-            clamp(pool->stats.backed_bytes / 4, ARENA_SEGMENT_MIN_BYTES, ARENA_SEGMENT_MAX_BYTES);
+            clamp(pool->stats.backed_bytes / 4,
+                  parts ? ARENA_PARTS_MIN_BYTES : ARENA_SEGMENT_MIN_BYTES, ARENA_SEGMENT_MAX_BYTES);
         bytes = least(bytes, pool->segment_max_bytes);
         if (pool->backing.acquire_parts != NULL && !arena_may_grow_locked(pool, bytes))
             bytes = need_bytes;

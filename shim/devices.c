@@ -15,7 +15,7 @@
 #include "fence.h"
 #include "options.h"
 
-enum { CONTEXTS_MAX = 256, DEFERRED_PATIENCE_US = 50000 };
+enum { CONTEXTS_MAX = 256, DEFERRED_PATIENCE_US = 1000000 };
 
 static struct device devices[DEVICES_MAX];
 static struct context contexts[CONTEXTS_MAX];

@@ -1,5 +1,5 @@
-/* Blocks of every length up to 30 MiB, written and read whole: with memory by handle they lie across
- * several handles. */
+/* Blocks of every length up to 30 MiB, written and read whole: with memory by handle they lie
+ * across several handles. */
 #include "victim.h"
 
 int main(void)

@@ -19,7 +19,7 @@
 #include "card.h"
 #include "device.h"
 
-enum { BATCH = 64, PATIENCE_US = 50000 }; /* as shim/deferred.c and devices.c */
+enum { BATCH = 64, PATIENCE_US = 1000000 }; /* as shim/deferred.c and devices.c */
 #define BATCH_BYTES     ((uint64_t)64 << 20)
 #define DEFERRED_STREAM UINT64_MAX
 

@@ -221,6 +221,8 @@ static bool line_load(struct loader *loader, char *line)
         return true;
     if (!when_and_who(loader, columns))
         return false;
+    if (strcmp(columns[COLUMN_ACTION], "allocate failure") == 0)
+        return true;
     if (!number_parse(columns[COLUMN_POINTER], 16, &pointer))
         return load_fail(loader, "the pointer is not a hexadecimal number");
     if (!number_parse(columns[COLUMN_SIZE], 10, &bytes))
@@ -234,8 +236,6 @@ static bool line_load(struct loader *loader, char *line)
         return allocate_add(loader, pointer, bytes, stream);
     if (strcmp(columns[COLUMN_ACTION], "free") == 0)
         return free_add(loader, pointer, stream);
-    if (strcmp(columns[COLUMN_ACTION], "allocate failure") == 0)
-        return true;
     return load_fail(loader, "the action is neither \"allocate\" nor \"free\"");
 }
 
