@@ -434,3 +434,20 @@ void buddy_count(const struct pool *pool, struct pool_stats *stats)
                        &stats->free_bytes_by_order[order]);
     }
 }
+
+static void tree_visit(const struct run *run, void (*visit)(void *arg, const struct run *run),
+                       void *arg)
+{
+    for (; run != NULL; run = run->right) {
+        tree_visit(run->left, visit, arg);
+        visit(arg, run);
+    }
+}
+
+void buddy_visit_free(const struct pool *pool, void (*visit)(void *arg, const struct run *run),
+                      void *arg)
+{
+    for (int domain = 0; domain < DOMAIN_COUNT; domain++)
+        for (int order = 0; order < POOL_STATS_ORDERS; order++)
+            tree_visit(pool->index.tree[domain][order], visit, arg);
+}

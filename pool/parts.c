@@ -153,6 +153,20 @@ uint64_t parts_release(struct pool *pool, uint64_t want_bytes)
     return released;
 }
 
+static void releasable_add(void *arg, const struct run *run)
+{
+    uint64_t first, end;
+    if (parts_inside(run, &first, &end))
+        *(uint64_t *)arg += (end - first) * POOL_PAGE_BYTES;
+}
+
+uint64_t parts_releasable_bytes(const struct pool *pool)
+{
+    uint64_t bytes = 0;
+    buddy_visit_free(pool, releasable_add, &bytes);
+    return bytes;
+}
+
 void parts_visit_backed(const struct segment *segment,
                         void (*visit)(void *arg, uint64_t address, uint64_t bytes), void *arg)
 {

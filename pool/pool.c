@@ -728,10 +728,17 @@ uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes)
     return arena_release(pool, keep_bytes, UINT64_MAX);
 }
 
-uint64_t pool_available_bytes(struct pool *pool)
+uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes)
 {
+    uint64_t bytes = 0;
     lock_take(&pool->lock);
-    uint64_t bytes = pool->closed ? 0 : pool->stats.run_free_bytes;
+    if (!pool->closed) {
+        uint64_t movable_bytes = pool->backing.acquire_parts != NULL
+                                     ? parts_releasable_bytes(pool)
+                                     : pool->stats.idle_segment_bytes;
+        uint64_t most_bytes = movable_bytes + (device_free_bytes + movable_bytes) / 9;
+        bytes = pool->stats.run_free_bytes < most_bytes ? pool->stats.run_free_bytes : most_bytes;
+    }
     lock_give(&pool->lock);
     return bytes;
 }

@@ -165,8 +165,11 @@ void pool_forget_stream(struct pool *pool, uint64_t stream);
  */
 void pool_stats_read(struct pool *pool, struct pool_stats *stats_out);
 
-/* The host's free memory as the program may count on it: free runs and idle segments, in bytes. */
-uint64_t pool_available_bytes(struct pool *pool);
+/* What the pool adds to the free memory that the driver tells of: its free runs, or less where nine
+ * tenths of the sum could not be had in one piece.
+ * device_free_bytes: as the driver says. Cost: one lock; with memory in parts a walk over the free
+ * runs. */
+uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes);
 
 /* Calls `visit` for each live block, in address order within a segment. The lock is held: `visit`
  * must not call the pool. */

@@ -203,6 +203,10 @@ struct run *buddy_run_at(const struct segment *segment, uint64_t page);
 /* The longest free run of a domain, in pages. */
 uint64_t buddy_longest(const struct pool *pool, enum domain domain);
 
+/* Calls `visit` for every free run. */
+void buddy_visit_free(const struct pool *pool, void (*visit)(void *arg, const struct run *run),
+                      void *arg);
+
 /* Counts the free runs by order into the statistics. */
 void buddy_count(const struct pool *pool, struct pool_stats *stats);
 
@@ -291,6 +295,9 @@ uint64_t parts_bytes_for(const struct pool *pool, uint64_t bytes, bool scarce);
 /* Gives back whole parts of free runs, want_bytes or a little more, or as much as there is. The
  * lock is held on entry and on return, not in between. Returns the bytes. */
 uint64_t parts_release(struct pool *pool, uint64_t want_bytes);
+
+/* What parts_release() could give back. Walks all free runs. */
+uint64_t parts_releasable_bytes(const struct pool *pool);
 
 /* Gives back all parts of a segment, and its addresses. Nobody else is inside. */
 void parts_release_segment(struct pool *pool, struct segment *segment);

@@ -131,7 +131,7 @@ static void a_destroyed_pool_serves_nothing(void **state)
     assert_int_equal(pool_alloc(pool, 1, POOL_NO_STREAM, 0, &address), POOL_CLOSED);
     assert_int_equal(pool_trim(pool, 0), 0);
     assert_int_equal(pool_collect(pool), 0);
-    assert_int_equal(pool_available_bytes(pool), 0);
+    assert_int_equal(pool_available_bytes(pool, GIB), 0);
     pool_stats_read(pool, &stats);
     assert_int_equal(stats.allocations, 1);
     pool_destroy(pool, true);

@@ -260,7 +260,7 @@ static void step_housekeeping(struct model *model)
             step_fault(model);
         break;
     case 3:
-        assert_true(pool_available_bytes(model->pool) <= model->sim->held_bytes);
+        assert_true(pool_available_bytes(model->pool, GIB) <= model->sim->held_bytes);
         break;
     default:
         pool_collect(model->pool);
