@@ -68,6 +68,32 @@ static void give(struct tree *tree, uint64_t address, int shift)
     }
 }
 
+/* The longest free block below a node that ends within the first `extent` bytes, if it is longer
+ * than `best`. */
+static uint64_t longest_within(const struct tree *tree, size_t node, int shift, uint64_t address,
+                               uint64_t extent, uint64_t best)
+{
+    int8_t longest = tree->longest[node];
+    if (address >= extent || longest < 0 || (uint64_t)1 << longest <= best)
+        return best;
+    if (longest == shift && address + ((uint64_t)1 << shift) <= extent)
+        return (uint64_t)1 << shift;
+    if (shift == tree->leaf_shift)
+        return best;
+    best = longest_within(tree, 2 * node, shift - 1, address, extent, best);
+    address += (uint64_t)1 << (shift - 1);
+    return longest_within(tree, 2 * node + 1, shift - 1, address, extent, best);
+}
+
+/* Of the part of the arena that was ever used. */
+static double external_fragmentation(const struct tree *tree, uint64_t extent, uint64_t used)
+{
+    if (extent == used)
+        return 0;
+    uint64_t longest = longest_within(tree, 1, tree->shift, 0, extent, 0);
+    return 1 - (double)longest / (double)(extent - used);
+}
+
 bool run_plain_buddy(const struct trace *trace, struct run_result *result)
 {
     uint64_t live = 0, rounded = 0;
@@ -111,6 +137,8 @@ bool run_plain_buddy(const struct trace *trace, struct run_result *result)
         if (live > result->peak_live_bytes) {
             result->peak_live_bytes = live;
             result->internal_fragmentation = 1 - (double)live / (double)rounded;
+            result->external_fragmentation =
+                external_fragmentation(&tree, result->peak_backed_bytes, rounded);
         }
     }
     free(tree.longest);

@@ -3,9 +3,10 @@
  * For each trace: memory held against what was live and what the driver alone would take, driver
  * calls and their simulated time against the driver's alone (first and later passes), fragmentation
  * at the live peak, and the smallest card on which the whole trace completes, for the pool and for
- * the driver, found by bisection to 2 MiB.
+ * the driver, to 2 MiB. A figure that is not known is null, in the table "-".
  *
- * What it leaves out: traces (trace.c), the device (device.c, card.c), the replay itself (run.c).
+ * What it leaves out: traces (trace.c), the device (device.c, card.c), the replay itself (run.c),
+ * the search (min_card.c).
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -14,10 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "min_card.h"
 #include "run.h"
 
-#define MIB        ((double)(1 << 20))
-#define STEP_BYTES ((uint64_t)2 << 20)
+#define MIB ((double)(1 << 20))
 
 enum { EXIT_BAD_INPUT = 2 };
 
@@ -29,7 +30,10 @@ struct options {
 struct row {
     const char *trace, *backing;
     struct run_result pool, driver;
-    uint64_t min_card_bytes, driver_min_card_bytes; /* 0: not looked for */
+    uint64_t min_card_bytes, driver_min_card_bytes; /* 0: not looked for, or there is none */
+    uint64_t foreign_frees;                         /* in the trace, and left out */
+    bool timed;                                     /* driver calls were made, and counted */
+    bool sampled;                                   /* fragmentation is known */
 };
 
 static const char help[] =
@@ -49,7 +53,7 @@ static const char help[] =
     "  --passes N           1 to 1000 (2)\n"
     "  --threads            one host thread for each thread of the trace\n"
     "  --no-min-card        do not look for the smallest card\n"
-    "  --compare            a row for a plain power-of-two buddy system as well\n"
+    "  --compare            rows for the driver alone and a plain power-of-two buddy system\n"
     "  --json               JSON instead of a table\n"
     "  --help\n";
 
@@ -63,48 +67,6 @@ static void progress_end(void)
 {
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K");
-}
-
-/* --- the smallest card ----------------------------------------------------------------------- */
-
-typedef bool completes_fn(const struct trace *trace, const struct run_settings *settings,
-                          uint64_t card_bytes);
-
-static bool pool_completes(const struct trace *trace, const struct run_settings *settings,
-                           uint64_t card_bytes)
-{
-    struct run_settings on_card = *settings;
-    struct run_result result;
-    on_card.card_bytes = card_bytes;
-    on_card.passes = 1;
-    on_card.threads = false;
-    return run_pool(trace, &on_card, &result) && result.completed;
-}
-
-static bool driver_completes(const struct trace *trace, const struct run_settings *settings,
-                             uint64_t card_bytes)
-{
-    struct run_result result;
-    (void)settings;
-    return run_driver(trace, card_bytes, &result) && result.completed;
-}
-
-/* Between what is live at the peak, which is too little or just enough, and twice as much or more.
- */
-static uint64_t smallest_card(const struct trace *trace, const struct run_settings *settings,
-                              uint64_t live_bytes, completes_fn *completes)
-{
-    uint64_t low = live_bytes / STEP_BYTES, high = live_bytes / STEP_BYTES * 2 + 64;
-    while (!completes(trace, settings, high * STEP_BYTES))
-        high *= 2;
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-        if (completes(trace, settings, middle * STEP_BYTES))
-            high = middle;
-        else
-            low = middle;
-    }
-    return high * STEP_BYTES;
 }
 
 /* --- output ---------------------------------------------------------------------------------- */
@@ -121,21 +83,33 @@ static void table_header(void)
            "int.", "ext.", "min card", "driver's", "Mev/s");
 }
 
-static void table_row(const struct row *row)
+/* One column of the table. */
+static void cell(int width, int decimals, bool known, double value)
+{
+    if (known)
+        printf(" %*.*f", width, decimals, value);
+    else
+        printf(" %*s", width, "-");
+}
+
+static void table_row(const struct row *row, const struct options *options)
 {
     const struct run_result *pool = &row->pool, *driver = &row->driver;
-    printf("%-26s %-7s %8llu %9.1f %9.1f %9.1f %7.3f %7.3f %6.3f %6.3f %6.3f %6.3f %9.1f %9.1f "
-           "%7.2f%s\n",
-           row->trace, row->backing, (unsigned long long)driver->events,
-           (double)pool->peak_live_bytes / MIB, (double)pool->peak_backed_bytes / MIB,
-           (double)driver->peak_backed_bytes / MIB,
-           ratio((double)pool->peak_backed_bytes, (double)pool->peak_live_bytes),
-           ratio((double)pool->peak_backed_bytes, (double)driver->peak_backed_bytes),
-           ratio(pool->first_ns, driver->first_ns), ratio(pool->later_ns, driver->later_ns),
-           pool->internal_fragmentation, pool->external_fragmentation,
-           (double)row->min_card_bytes / MIB, (double)row->driver_min_card_bytes / MIB,
-           pool->seconds > 0 ? (double)pool->events / pool->seconds / 1e6 : 0,
-           pool->completed ? "" : "  REFUSED");
+    bool later = row->timed && options->settings.passes > 1;
+    printf("%-26s %-7s %8llu", row->trace, row->backing, (unsigned long long)driver->events);
+    cell(8, 1, true, (double)pool->peak_live_bytes / MIB);
+    cell(9, 1, true, (double)pool->peak_backed_bytes / MIB);
+    cell(9, 1, true, (double)driver->peak_backed_bytes / MIB);
+    cell(7, 3, true, ratio((double)pool->peak_backed_bytes, (double)pool->peak_live_bytes));
+    cell(7, 3, true, ratio((double)pool->peak_backed_bytes, (double)driver->peak_backed_bytes));
+    cell(6, 3, row->timed, ratio(pool->first_ns, driver->first_ns));
+    cell(6, 3, later, ratio(pool->later_ns, driver->later_ns));
+    cell(6, 3, row->sampled, pool->internal_fragmentation);
+    cell(6, 3, row->sampled, pool->external_fragmentation);
+    cell(9, 1, row->min_card_bytes > 0, (double)row->min_card_bytes / MIB);
+    cell(9, 1, row->driver_min_card_bytes > 0, (double)row->driver_min_card_bytes / MIB);
+    cell(7, 2, pool->seconds > 0, ratio((double)pool->events / 1e6, pool->seconds));
+    printf("%s\n", pool->completed ? "" : "  REFUSED");
 }
 
 static void json_string(const char *text)
@@ -152,38 +126,48 @@ static void json_string(const char *text)
     putchar('"');
 }
 
+static void json_figure(const char *name, int decimals, bool known, double value)
+{
+    if (known)
+        printf(",\n  \"%s\": %.*f", name, decimals, value);
+    else
+        printf(",\n  \"%s\": null", name);
+}
+
 static void json_row(const struct row *row, const struct options *options, bool first)
 {
     const struct run_result *pool = &row->pool, *driver = &row->driver;
+    unsigned passes = options->settings.passes;
+    bool timed = row->timed, later = timed && passes > 1;
     printf("%s\n {\"trace\": ", first ? "" : ",");
     json_string(row->trace);
-    printf(", \"backing\": \"%s\", \"free\": \"%s\", \"completed\": %s, \"events\": %llu, "
-           "\"passes\": %u,\n",
-           row->backing, options->settings.deferred ? "deferred" : "sync",
-           pool->completed ? "true" : "false", (unsigned long long)driver->events,
-           options->settings.passes);
-    printf("  \"peak_live_bytes\": %llu, \"driver_footprint_bytes\": %llu, \"peak_backed_bytes\": "
-           "%llu,\n",
-           (unsigned long long)pool->peak_live_bytes, (unsigned long long)driver->peak_backed_bytes,
-           (unsigned long long)pool->peak_backed_bytes);
-    printf("  \"backed_over_live\": %.4f, \"backed_over_driver\": %.4f,\n",
-           ratio((double)pool->peak_backed_bytes, (double)pool->peak_live_bytes),
-           ratio((double)pool->peak_backed_bytes, (double)driver->peak_backed_bytes));
-    printf("  \"driver_calls\": %llu, \"driver_call_share\": %.5f,\n",
-           (unsigned long long)pool->driver_calls,
-           ratio((double)pool->driver_calls, (double)pool->events));
-    printf(
-        "  \"simulated_driver_ns\": %.0f, \"native_driver_ns\": %.0f, \"time_share_first\": %.4f, "
-        "\"time_share_later\": %.4f,\n",
-        pool->first_ns + pool->later_ns * (options->settings.passes - 1),
-        driver->first_ns * options->settings.passes, ratio(pool->first_ns, driver->first_ns),
-        ratio(pool->later_ns, driver->later_ns));
-    printf("  \"internal_fragmentation\": %.4f, \"external_fragmentation_at_peak\": %.4f,\n",
-           pool->internal_fragmentation, pool->external_fragmentation);
-    printf(
-        "  \"min_card_bytes\": %llu, \"driver_min_card_bytes\": %llu, \"events_per_second\": %.0f}",
-        (unsigned long long)row->min_card_bytes, (unsigned long long)row->driver_min_card_bytes,
-        pool->seconds > 0 ? (double)pool->events / pool->seconds : 0);
+    printf(",\n  \"backing\": \"%s\", \"free\": \"%s\", \"completed\": %s", row->backing,
+           options->settings.deferred ? "deferred" : "sync", pool->completed ? "true" : "false");
+    json_figure("events", 0, true, (double)driver->events);
+    json_figure("foreign_frees", 0, true, (double)row->foreign_frees);
+    json_figure("passes", 0, true, passes);
+    json_figure("peak_live_bytes", 0, true, (double)pool->peak_live_bytes);
+    json_figure("driver_footprint_bytes", 0, true, (double)driver->peak_backed_bytes);
+    json_figure("peak_backed_bytes", 0, true, (double)pool->peak_backed_bytes);
+    json_figure("backed_over_live", 4, true,
+                ratio((double)pool->peak_backed_bytes, (double)pool->peak_live_bytes));
+    json_figure("backed_over_driver", 4, true,
+                ratio((double)pool->peak_backed_bytes, (double)driver->peak_backed_bytes));
+    json_figure("driver_calls", 0, timed, (double)pool->driver_calls);
+    json_figure("driver_call_share", 5, timed,
+                ratio((double)pool->driver_calls, (double)pool->events));
+    json_figure("simulated_driver_ns", 0, timed, pool->first_ns + pool->later_ns * (passes - 1));
+    json_figure("native_driver_ns", 0, true, driver->first_ns * passes);
+    json_figure("time_share_first", 4, timed, ratio(pool->first_ns, driver->first_ns));
+    json_figure("time_share_later", 4, later, ratio(pool->later_ns, driver->later_ns));
+    json_figure("internal_fragmentation", 4, row->sampled, pool->internal_fragmentation);
+    json_figure("external_fragmentation_at_peak", 4, row->sampled, pool->external_fragmentation);
+    json_figure("min_card_bytes", 0, row->min_card_bytes > 0, (double)row->min_card_bytes);
+    json_figure("driver_min_card_bytes", 0, row->driver_min_card_bytes > 0,
+                (double)row->driver_min_card_bytes);
+    json_figure("events_per_second", 0, pool->seconds > 0,
+                ratio((double)pool->events, pool->seconds));
+    putchar('}');
 }
 
 /* --- settings ------------------------------------------------------------------------------- */
@@ -295,14 +279,17 @@ static bool row_make(const struct trace *trace, const struct options *options, s
 {
     const struct run_settings *settings = &options->settings;
     row->backing = settings->vmm ? "vmm" : "malloc";
+    row->timed = true;
+    row->sampled = !settings->threads;
+    row->foreign_frees = trace->foreign_frees;
     progress("replaying", row->trace);
     if (!run_driver(trace, UINT64_MAX, &row->driver) || !run_pool(trace, settings, &row->pool))
         return false;
     if (options->min_card) {
         progress("looking for the smallest card", row->trace);
         uint64_t live_bytes = row->driver.peak_live_bytes;
-        row->min_card_bytes = smallest_card(trace, settings, live_bytes, pool_completes);
-        row->driver_min_card_bytes = smallest_card(trace, settings, live_bytes, driver_completes);
+        row->min_card_bytes = min_card_pool(trace, settings, live_bytes);
+        row->driver_min_card_bytes = min_card_driver(trace, live_bytes);
     }
     return true;
 }
@@ -313,9 +300,31 @@ static void row_print(const struct row *row, const struct options *options, int 
     if (options->json)
         json_row(row, options, *printed == 0);
     else
-        table_row(row);
+        table_row(row, options);
     fflush(stdout);
     ++*printed;
+}
+
+/* The same trace by the driver alone, and in a plain buddy system. */
+static bool compared_rows(const struct trace *trace, const struct row *row,
+                          const struct options *options, int *printed)
+{
+    struct row driver = *row, plain = *row;
+    driver.backing = "driver";
+    driver.pool = row->driver;
+    driver.pool.events *= options->settings.passes;
+    driver.pool.driver_calls *= options->settings.passes;
+    driver.min_card_bytes = row->driver_min_card_bytes;
+    driver.sampled = false;
+    row_print(&driver, options, printed);
+    plain.backing = "buddy";
+    plain.timed = false;
+    plain.sampled = true;
+    plain.min_card_bytes = 0;
+    if (!run_plain_buddy(trace, &plain.pool))
+        return false;
+    row_print(&plain, options, printed);
+    return true;
 }
 
 static int trace_rows(const char *path, const struct options *options, int *printed)
@@ -333,12 +342,7 @@ static int trace_rows(const char *path, const struct options *options, int *prin
     bool made = row_make(&trace, options, &row);
     if (made)
         row_print(&row, options, printed);
-    if (made && options->compare) {
-        struct row plain = {.trace = row.trace, .backing = "buddy", .driver = row.driver};
-        made = run_plain_buddy(&trace, &plain.pool);
-        if (made)
-            row_print(&plain, options, printed);
-    }
+    made = made && (!options->compare || compared_rows(&trace, &row, options, printed));
     trace_free(&trace);
     if (!made)
         fprintf(stderr, "vramalloc-replay: %s: the host has no memory\n", path);

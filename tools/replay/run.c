@@ -63,6 +63,11 @@ static void batch_flush(void *self)
 static void free_later(struct run *run, const struct pool_block *block)
 {
     pthread_mutex_lock(&run->batch_lock);
+    while (run->batched == BATCH) { /* another thread filled it and is about to flush it */
+        pthread_mutex_unlock(&run->batch_lock);
+        batch_flush(run);
+        pthread_mutex_lock(&run->batch_lock);
+    }
     run->batch[run->batched++] = *block;
     run->batched_bytes += block->block_bytes;
     bool full = run->batched == BATCH || run->batched_bytes >= BATCH_BYTES;
@@ -91,9 +96,12 @@ static void sample(struct run *run)
 static void live_add(struct run *run, uint64_t bytes)
 {
     uint64_t live = __atomic_add_fetch(&run->live_bytes, bytes, __ATOMIC_RELAXED);
-    if (live > run->result->peak_live_bytes)
-        run->result->peak_live_bytes = live;
-    if (live > run->sampled_bytes && !run->settings->threads)
+    uint64_t *peak = &run->result->peak_live_bytes;
+    uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);
+    while (live > seen && !__atomic_compare_exchange_n(peak, &seen, live, true, __ATOMIC_RELAXED,
+                                                       __ATOMIC_RELAXED))
+        ;
+    if (!run->settings->threads && live > run->sampled_bytes)
         sample(run);
 }
 
@@ -121,7 +129,7 @@ static void release(struct run *run, const struct trace_event *event)
             return;
         sched_yield();
     }
-    life->address = 0;
+    __atomic_store_n(&life->address, 0, __ATOMIC_RELAXED);
     __atomic_sub_fetch(&run->live_bytes, event->bytes, __ATOMIC_RELAXED);
     if (life->own) {
         device_release(run->device, address, event->bytes);
@@ -147,8 +155,10 @@ static void *walk(void *arg)
     const struct walker *walker = arg;
     struct run *run = walker->run;
     const struct trace *trace = run->trace;
-    for (size_t i = 0; i < trace->event_count && !run->refused; i++) {
+    for (size_t i = 0; i < trace->event_count; i++) {
         const struct trace_event *event = &trace->events[i];
+        if (__atomic_load_n(&run->refused, __ATOMIC_RELAXED))
+            break;
         if (walker->thread != UINT32_MAX && event->thread != walker->thread)
             continue;
         device_clock(run->device, run->pass_ns + event->time_ns);
@@ -171,7 +181,7 @@ static bool walk_in_threads(struct run *run)
         ok = pthread_create(&threads[started], NULL, walk, &walkers[started]) == 0;
     }
     if (!ok)
-        run->refused = true;
+        __atomic_store_n(&run->refused, true, __ATOMIC_RELAXED);
     for (size_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     free(threads);

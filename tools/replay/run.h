@@ -25,7 +25,7 @@ struct run_result {
     uint64_t driver_calls;
     double first_ns,
         later_ns; /* simulated time in the driver: the first pass, and the mean of later */
-    double internal_fragmentation, external_fragmentation; /* at the live peak */
+    double internal_fragmentation, external_fragmentation; /* at the live peak; 0 with threads */
     double seconds;                                        /* of the host */
     uint64_t events;
 };
@@ -38,8 +38,7 @@ bool run_pool(const struct trace *trace, const struct run_settings *settings,
 bool run_driver(const struct trace *trace, uint64_t card_bytes, struct run_result *result);
 
 /* By a plain buddy system, for comparison: blocks of a power of two bytes, 512 at least, at the
- * lowest place of one arena without bound. Only peaks, internal fragmentation and completed are
- * set. */
+ * lowest place of one arena without bound. Only peaks, fragmentation and completed are set. */
 bool run_plain_buddy(const struct trace *trace, struct run_result *result);
 
 #endif

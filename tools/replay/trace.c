@@ -114,6 +114,13 @@ static bool number_parse(const char *text, int base, uint64_t *out)
     return errno == 0 && *end == '\0';
 }
 
+/* RMM logs an allocation of 0 bytes as "(nil)". */
+static bool pointer_parse(const char *text, uint64_t *out)
+{
+    *out = 0;
+    return strcmp(text, "(nil)") == 0 || number_parse(text, 16, out);
+}
+
 static bool allocate_add(struct loader *loader, uint64_t pointer, uint64_t bytes, uint64_t stream)
 {
     if (bytes == 0 || pointer == 0)
@@ -223,10 +230,12 @@ static bool line_load(struct loader *loader, char *line)
         return false;
     if (strcmp(columns[COLUMN_ACTION], "allocate failure") == 0)
         return true;
-    if (!number_parse(columns[COLUMN_POINTER], 16, &pointer))
+    if (!pointer_parse(columns[COLUMN_POINTER], &pointer))
         return load_fail(loader, "the pointer is not a hexadecimal number");
     if (!number_parse(columns[COLUMN_SIZE], 10, &bytes))
         return load_fail(loader, "the size is not a number of bytes");
+    if (bytes > TRACE_BLOCK_MAX_BYTES)
+        return load_fail(loader, "the size is beyond any card's");
     if (strcmp(columns[COLUMN_STREAM], "-") != 0) {
         if (!number_parse(columns[COLUMN_STREAM], 0, &stream) || stream == UINT64_MAX)
             return load_fail(loader, "the stream is neither \"-\" nor a number");
@@ -239,14 +248,26 @@ static bool line_load(struct loader *loader, char *line)
     return load_fail(loader, "the action is neither \"allocate\" nor \"free\"");
 }
 
+/* A line without an end: right only as the last of a whole file. */
+static bool line_ends_file(struct loader *loader, gzFile file, size_t length)
+{
+    int code;
+    gzerror(file, &code);
+    if (code != Z_OK && code != Z_STREAM_END)
+        return load_fail(loader, "the file is damaged or cut short");
+    if (length == LINE_BYTES - 1)
+        return load_fail(loader, "the line is too long");
+    return gzeof(file) || load_fail(loader, "the line holds a zero byte");
+}
+
 static bool lines_load(struct loader *loader, gzFile file)
 {
     char line[LINE_BYTES];
     while (gzgets(file, line, sizeof(line)) != NULL) {
         loader->line++;
         size_t length = strcspn(line, "\r\n");
-        if (line[length] == '\0' && length == sizeof(line) - 1)
-            return load_fail(loader, "the line is too long");
+        if (line[length] == '\0' && !line_ends_file(loader, file, length))
+            return false;
         line[length] = '\0';
         if (!line_load(loader, line))
             return false;

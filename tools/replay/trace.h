@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* No block is larger: so sums of sizes stay below 2^64 as long as 4096 such blocks do not live. */
+#define TRACE_BLOCK_MAX_BYTES ((uint64_t)1 << 52)
+
 struct trace_event {
     uint64_t bytes;   /* of the block: also on its free */
     uint64_t stream;  /* 0: not stream-ordered; else the handle + 1 */
