@@ -30,11 +30,23 @@ static inline int size_class_of(uint64_t bytes)
 /* index: 0 .. SIZE_CLASS_COUNT - 1. */
 static inline struct size_class size_class_get(int index)
 {
+    /* 128 pages a slab, divided by the pages of a slot */
+    static const uint8_t slots_of[SIZE_CLASS_COUNT] = {128, 64, 42, 32, 25, 21, 18, 16,
+                                                       14,  12, 11, 10, 9,  9,  8,  8};
     uint32_t pages = (uint32_t)index + 1;
-    uint32_t slots = SIZE_CLASS_SLAB_BYTES / (pages * (uint32_t)POOL_PAGE_BYTES);
+    uint32_t slots = slots_of[index];
     return (struct size_class){.slot_bytes = pages * (uint32_t)POOL_PAGE_BYTES,
                                .slab_pages = pages * slots,
                                .slots = slots};
+}
+
+/* Which slot of a slab the byte at an offset lies in. Cost: a multiplication. */
+static inline uint32_t size_class_slot(int index, uint32_t offset_bytes)
+{
+    static const uint32_t reciprocal[SIZE_CLASS_COUNT] = {
+        65536, 32768, 21846, 16384, 13108, 10923, 9363, 8192,  /* 2^16 / pages, rounded up: exact */
+        7282,  6554,  5958,  5462,  5042,  4682,  4370, 4096}; /* for up to 128 pages */
+    return (uint32_t)(offset_bytes / POOL_PAGE_BYTES) * reciprocal[index] >> 16;
 }
 
 /* The pages of a run for a request above SIZE_CLASS_MAX_BYTES. Up to 1 MiB 512-byte steps, as the

@@ -186,5 +186,5 @@ void slab_flush(struct pool *pool)
 
 uint32_t slab_slot_at(const struct slab *slab, uint64_t offset_bytes)
 {
-    return (uint32_t)(offset_bytes / slab_class_of(slab).slot_bytes);
+    return size_class_slot((int)slab->class_index, (uint32_t)offset_bytes);
 }

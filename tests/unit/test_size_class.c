@@ -38,12 +38,25 @@ static void slabs_have_no_tails(void **state)
     }
 }
 
+static void every_byte_is_in_its_slot(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SIZE_CLASS_COUNT; i++) {
+        struct size_class size = size_class_get(i);
+        assert_int_equal(size.slots, SIZE_CLASS_SLAB_BYTES / size.slot_bytes);
+        for (uint32_t offset = 0; offset < size.slots * size.slot_bytes; offset++)
+            if (size_class_slot(i, offset) != offset / size.slot_bytes)
+                fail_msg("class %d, offset %u", i, offset);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_has_its_class),
         cmocka_unit_test(waste_is_bounded),
         cmocka_unit_test(slabs_have_no_tails),
+        cmocka_unit_test(every_byte_is_in_its_slot),
     };
     return cmocka_run_group_tests_name("size_class", tests, NULL, NULL);
 }
