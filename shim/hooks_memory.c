@@ -105,10 +105,12 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 
 /* The pitch the driver uses: rows are rounded up to what it answers for a row of one byte. The
  * probe's block is kept (freeing it would wait for the GPU) and serves as the neighbour of wait.c.
- */
+ * Where the pool has taken all memory and none is left for the probe: the alignment of textures,
+ * which is what the pitch is for (512 on an H200, as is the pitch). */
 static size_t pitch_unit(struct context *context)
 {
     size_t unit = __atomic_load_n(&context->pitch_unit, __ATOMIC_RELAXED);
+    int alignment = 0;
     if (unit != 0)
         return unit;
     CUdeviceptr block;
@@ -117,10 +119,15 @@ static size_t pitch_unit(struct context *context)
     CUresult result = real_cuMemAllocPitch_v2(&block, &unit, 1, 1, 4);
     capture_restore(&mode);
     DEVICE_COUNT(context->device, driver_calls, 1);
-    if (result != CUDA_SUCCESS || unit == 0 || (unit & (unit - 1)) != 0)
+    if (result == CUDA_SUCCESS)
+        __atomic_store_n(&context->barrier_neighbour, true, __ATOMIC_RELAXED);
+    else if (result == CUDA_ERROR_OUT_OF_MEMORY && real_cuDeviceGetAttribute != NULL &&
+             real_cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT,
+                                       context->device->handle) == CUDA_SUCCESS)
+        unit = (size_t)alignment;
+    if (unit == 0 || (unit & (unit - 1)) != 0)
         return 0;
     __atomic_store_n(&context->pitch_unit, unit, __ATOMIC_RELAXED);
-    __atomic_store_n(&context->barrier_neighbour, true, __ATOMIC_RELAXED);
     return unit;
 }
 
