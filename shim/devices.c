@@ -263,7 +263,6 @@ uint64_t context_room(void *self, uint64_t *total_out)
 
 void device_peer_add(struct device *device, CUdevice peer)
 {
-    __atomic_store_n(&device->peer_enabled, true, __ATOMIC_RELAXED);
     if (peer < 0 || peer >= DEVICES_MAX)
         return;
     __atomic_fetch_or(&device->peers, (uint64_t)1 << peer, __ATOMIC_SEQ_CST);

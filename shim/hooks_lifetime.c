@@ -115,9 +115,12 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
         return CUDA_ERROR_NOT_INITIALIZED;
     CUdevice current = -1, handle = context_device(peer);
     struct device *device = handle >= 0 ? device_of(handle) : NULL;
-    if (device != NULL && real_cuCtxGetDevice(&current) == CUDA_SUCCESS)
+    if (device != NULL) /* before: a kernel may run before we are back */
+        __atomic_store_n(&device->peer_enabled, true, __ATOMIC_RELAXED);
+    CUresult result = real_cuCtxEnablePeerAccess(peer, flags);
+    if (result == CUDA_SUCCESS && device != NULL && real_cuCtxGetDevice(&current) == CUDA_SUCCESS)
         device_peer_add(device, current);
-    return real_cuCtxEnablePeerAccess(peer, flags);
+    return result;
 }
 
 CUresult hook_cuGreenCtxCreate(void **green, void *description, CUdevice handle, unsigned int flags)
