@@ -137,6 +137,7 @@ static bool segment_add_locked(struct pool *pool, uint64_t address, uint64_t byt
     pool->stats.backed_bytes += bytes;
     if (pool->stats.backed_bytes > pool->stats.peak_backed_bytes)
         pool->stats.peak_backed_bytes = pool->stats.backed_bytes;
+    levels_changed(pool);
     return true;
 }
 
@@ -377,6 +378,7 @@ static void segment_detach_locked(struct pool *pool, struct segment *segment)
     arena_segment_unlist(pool, segment);
     pool->stats.segments--;
     pool->stats.backed_bytes -= segment->bytes;
+    levels_changed(pool);
     pool->releasing_bytes += segment->bytes;
     pool->releases++;
     pool->unlocked++;
@@ -395,6 +397,7 @@ static void segment_settle_locked(struct pool *pool, struct segment *segment, bo
         pool->stats.segment_release_failures++;
         pool->stats.segments++;
         pool->stats.backed_bytes += segment->bytes;
+        levels_changed(pool);
         buddy_segment_attach(pool, segment);
         segment_list(pool, segment);
         page_map_set(segment->address, segment->bytes, segment);

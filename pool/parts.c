@@ -87,6 +87,7 @@ static struct run *gap_make(struct pool *pool, struct run *run, uint64_t want_by
     gap->kind = RUN_LEAVING;
     segment->gap_pages += gap->pages;
     pool->stats.backed_bytes -= bytes;
+    levels_changed(pool);
     pool->releasing_bytes += bytes;
     pool->releases++;
     pool->unlocked++;
@@ -123,6 +124,7 @@ static void gap_settle(struct pool *pool, struct run *gap, uint64_t pages, bool 
     } else {
         pool->stats.segment_release_failures++;
         pool->stats.backed_bytes += bytes;
+        levels_changed(pool);
         segment->gap_pages -= pages;
         page_map_set(gap_address(gap), bytes, segment);
         gap->kind = RUN_BLOCK;

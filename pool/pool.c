@@ -121,6 +121,7 @@ static void live_count(struct pool *pool, struct pool_class_stats *class_stats,
         class_stats->requested_bytes += requested_bytes;
     }
     peaks_update(stats);
+    levels_changed(pool);
 }
 
 static void live_uncount(struct pool *pool, const struct pool_block *block)
@@ -135,6 +136,7 @@ static void live_uncount(struct pool *pool, const struct pool_block *block)
         class_stats->slots_live--;
         class_stats->requested_bytes -= block->requested_bytes;
     }
+    levels_changed(pool);
 }
 
 static void limbo_count(struct pool *pool, const struct pool_block *block)
@@ -146,6 +148,7 @@ static void limbo_count(struct pool *pool, const struct pool_block *block)
         pool->stats.peak_limbo_bytes = pool->stats.limbo_bytes;
     if (class_stats != NULL)
         class_stats->slots_limbo++;
+    levels_changed(pool);
 }
 
 static void limbo_uncount(struct pool *pool, const struct pool_block *block)
@@ -155,6 +158,7 @@ static void limbo_uncount(struct pool *pool, const struct pool_block *block)
     pool->stats.limbo_bytes -= block->block_bytes;
     if (class_stats != NULL)
         class_stats->slots_limbo--;
+    levels_changed(pool);
 }
 
 /* A pool without a block has whole segments again. One empty slab may stay until something else is
@@ -216,6 +220,7 @@ void pool_destroy(struct pool *pool, bool release_segments)
     pool->closed = pool->ended = true;
     while (pool->unlocked > 0)
         pool_settled_wait(pool);
+    together_leave(pool);
     lock_give(&pool->lock);
     pthread_mutex_unlock(&pool->growth);
     if (ended)

@@ -9,6 +9,7 @@
  *     limbo.c       freed blocks that GPU work may still touch: by stream, by fence
  *     arena.c       segments from the backing: growth, budget, release
  *     page_map.c    address -> segment, O(1), lock-free to read
+ *     together.c    levels of several pools, added up
  *     metadata.c    host memory for all of the above, from mmap
  *
  * What it leaves out: CUDA, I/O, getenv, signals, threads of its own.
@@ -96,6 +97,11 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
  * stay readable. Waits for calls of other threads that work without the lock. Cost: one walk over
  * the segments and the limbo. */
 void pool_destroy(struct pool *pool, bool release_segments);
+
+/* From here on the pool's levels are part of `together`, which outlives the pool, until the pool
+ * ends. Joining again, or when closed, changes nothing. Cost: one lock; afterwards a few atomic
+ * additions for each block that comes or goes. */
+void pool_join(struct pool *pool, struct pool_together *together);
 
 /* Every later call answers POOL_CLOSED; nothing is given back before pool_destroy(). Cost: one
  * lock. */

@@ -266,6 +266,11 @@ static void sums_check(struct check *check)
              stats->limbo_bytes <= stats->peak_limbo_bytes &&
              stats->backed_bytes <= stats->peak_backed_bytes,
          "no level is above its peak");
+#define TOGETHER(level)                                                                            \
+    rule(check, check->pool->together == NULL || check->pool->told.level == stats->level,          \
+         "pools that are together know each other's " #level);
+    POOL_LEVELS(TOGETHER)
+#undef TOGETHER
 }
 
 bool pool_check(struct pool *pool, char *why, size_t why_bytes)

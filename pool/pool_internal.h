@@ -156,7 +156,23 @@ struct pool {
     uint64_t collected_at_lost_patience; /* the same when a wait for fences was last in vain */
     uint32_t unlocked; /* threads that work without the lock and come back to it */
     struct pool_stats stats;
+    struct pool_together *together; /* NULL: the pool is alone */
+    struct pool_together told;      /* the part of `together` that is this pool's */
 };
+
+/* --- together.c ---------------------------------------------------------------------------- */
+
+void together_tell(struct pool *pool);
+
+/* The pool ends: its levels are nobody's. */
+void together_leave(struct pool *pool);
+
+/* A level changed. The lock is held. */
+static inline void levels_changed(struct pool *pool)
+{
+    if (__builtin_expect(pool->together != NULL, 0))
+        together_tell(pool);
+}
 
 /* --- buddy.c ------------------------------------------------------------------------------- */
 

@@ -31,4 +31,22 @@ struct pool_stats {
     uint64_t free_bytes_by_order[POOL_STATS_ORDERS];
 };
 
+/* The levels of which pools keep the highest value. TOGETHER(level), its peak is peak_<level>. */
+#define POOL_LEVELS(TOGETHER)                                                                      \
+    TOGETHER(live_blocks)                                                                          \
+    TOGETHER(live_requested_bytes)                                                                 \
+    TOGETHER(live_block_bytes)                                                                     \
+    TOGETHER(limbo_bytes)                                                                          \
+    TOGETHER(backed_bytes)
+
+/* Levels of several pools added up at every moment, and the highest that the sums were: pools need
+ * not peak at the same time. Read and written with __atomic, relaxed. See pool_join(). */
+struct pool_together {
+#define TOGETHER(level)                                                                            \
+    uint64_t level;                                                                                \
+    uint64_t peak_##level;
+    POOL_LEVELS(TOGETHER)
+#undef TOGETHER
+};
+
 #endif

@@ -49,13 +49,19 @@ void deferred_destroy(struct deferred *deferred)
         munmap(deferred, sizeof(*deferred));
 }
 
+uint64_t deferred_kept(const struct deferred *deferred)
+{
+    return deferred != NULL ? __atomic_load_n(&deferred->count, __ATOMIC_RELAXED) : 0;
+}
+
 /* Keeps a block back. False: there is no room. full_out: the batch should be flushed. */
 static bool batch_add(struct deferred *deferred, const struct pool_block *block, bool *full_out)
 {
     pthread_mutex_lock(&deferred->lock);
     bool room = deferred->count < BATCH_BLOCKS;
     if (room) {
-        deferred->block[deferred->count++] = *block;
+        deferred->block[deferred->count] = *block;
+        __atomic_store_n(&deferred->count, deferred->count + 1, __ATOMIC_RELAXED);
         deferred->bytes += block->block_bytes;
     }
     *full_out = deferred->count == BATCH_BLOCKS || deferred->bytes >= BATCH_BYTES;
@@ -69,7 +75,7 @@ static uint32_t batch_take(struct deferred *deferred, struct pool_block block[BA
     pthread_mutex_lock(&deferred->lock);
     uint32_t count = deferred->count;
     memcpy(block, deferred->block, count * sizeof(block[0]));
-    deferred->count = 0;
+    __atomic_store_n(&deferred->count, 0, __ATOMIC_RELAXED);
     deferred->bytes = 0;
     pthread_mutex_unlock(&deferred->lock);
     return count;

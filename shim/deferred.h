@@ -24,6 +24,9 @@
 struct deferred *deferred_create(void);
 void deferred_destroy(struct deferred *deferred);
 
+/* The frees kept back at this moment. deferred: NULL keeps none. */
+uint64_t deferred_kept(const struct deferred *deferred);
+
 /* Takes a block whose free has begun. False: it must be freed the waiting way. */
 bool deferred_free(struct context *owner, const struct pool_block *block);
 

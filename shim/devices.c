@@ -13,6 +13,7 @@
 #include "deferred.h"
 #include "driver.h"
 #include "fence.h"
+#include "forwarded.h"
 #include "options.h"
 
 enum { CONTEXTS_MAX = 256, DEFERRED_PATIENCE_US = 1000000 };
@@ -52,6 +53,7 @@ struct device *device_of(CUdevice handle)
         memcpy(device->name, name, sizeof(name));
         device->total_bytes = total_bytes;
         device->default_pool = pool;
+        process_device_seen();
         __atomic_store_n(&device->known, true, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&registry_lock);
@@ -76,6 +78,21 @@ struct device *device_for_counting(void)
     for (handle = 0; handle < DEVICES_MAX && device == NULL; handle++)
         device = device_known(handle);
     return device;
+}
+
+void device_refused_free_note(struct device *device, CUdeviceptr address)
+{
+    struct pool_block block;
+    uint32_t index = __atomic_fetch_add(&device->refused_frees_noted, 1, __ATOMIC_RELAXED);
+    if (index >= REFUSED_FREES_MAX)
+        return;
+    struct refused_free *free = &device->refused_frees[index].free;
+    free->address = address;
+    if (pool_find(address, &block) == POOL_OK && block.state == POOL_BLOCK_LIVE) {
+        free->block_address = block.address;
+        free->block_bytes = block.requested_bytes;
+    }
+    __atomic_store_n(&device->refused_frees[index].ready, true, __ATOMIC_RELEASE);
 }
 
 bool device_reached_from_outside(const struct device *device)
@@ -120,8 +137,15 @@ static struct context *context_make_locked(CUcontext handle, struct device *devi
     context->device = device;
     device->contexts_served++;
     __atomic_store_n(&context->handle, handle, __ATOMIC_RELEASE);
-    process_pool_made();
     return context;
+}
+
+/* A second pool: from here on the device keeps the peaks of their sum. */
+static void pools_join_locked(struct device *device)
+{
+    for (int i = 0; i < CONTEXTS_MAX && device->contexts_served > 1; i++)
+        if (contexts[i].handle != NULL && contexts[i].device == device)
+            pool_join(contexts[i].pool, &device->together);
 }
 
 static struct context *context_look_up(CUcontext handle)
@@ -137,6 +161,7 @@ static struct context *context_look_up(CUcontext handle)
     struct context *context = context_find_locked(handle);
     if (context == NULL)
         context = context_make_locked(handle, device, vmm);
+    pools_join_locked(device);
     last_used.generation = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&registry_lock);
     last_used.handle = handle;
@@ -178,7 +203,7 @@ struct context *context_of_pool(const struct pool *pool, struct context *likely)
 enum { TOTAL, LEVEL, PEAK };
 
 /* Adds one pool's figures to a sum. Levels add up only for living pools; peaks are the highest of
- * any one pool, since pools need not peak together. */
+ * any one pool, since pools need not peak together: see peaks_together(). */
 static void stats_add(struct pool_stats *sum, const struct pool_stats *more, bool living)
 {
 #define STAT(name, unit, kind, meaning)                                                            \
@@ -209,6 +234,23 @@ static void stats_add(struct pool_stats *sum, const struct pool_stats *more, boo
     }
 }
 
+/* Frees kept back for a fence are frees, and none of them waited. */
+static void kept_add(struct pool_stats *sum, const struct context *context)
+{
+    uint64_t kept = deferred_kept(context->deferred);
+    sum->frees += kept;
+    sum->fenced_frees += kept;
+}
+
+static void peaks_together(struct pool_stats *sum, const struct pool_together *together)
+{
+#define TOGETHER(level)                                                                            \
+    if (__atomic_load_n(&together->peak_##level, __ATOMIC_RELAXED) > sum->peak_##level)            \
+        sum->peak_##level = __atomic_load_n(&together->peak_##level, __ATOMIC_RELAXED);
+    POOL_LEVELS(TOGETHER)
+#undef TOGETHER
+}
+
 /* Claims a context for retiring, so that only one thread does it. */
 static struct context *context_claim(CUcontext handle)
 {
@@ -223,6 +265,7 @@ static struct context *context_claim(CUcontext handle)
 
 struct context *contexts_drop_begin(CUcontext handle)
 {
+    forwarded_forget_context(handle);
     struct context *context = handle != NULL && process_serves() ? context_claim(handle) : NULL;
     if (context == NULL)
         return NULL;
@@ -244,6 +287,7 @@ void contexts_drop_end(struct context *context)
     fence_forget_context(context);
     pthread_mutex_lock(&registry_lock);
     pool_stats_read(pool, &last);
+    kept_add(&last, context);
     stats_add(&context->device->retired, &last, false);
     __atomic_store_n(&context->handle, NULL, __ATOMIC_RELEASE);
     __atomic_fetch_add(&generation, 1, __ATOMIC_RELEASE);
@@ -287,8 +331,10 @@ size_t devices_collect(struct report_device *rows, size_t rows_max)
             if (contexts[i].handle == NULL || contexts[i].device != device)
                 continue;
             pool_stats_read(contexts[i].pool, &one);
+            kept_add(&one, &contexts[i]);
             stats_add(&row->pool, &one, true);
         }
+        peaks_together(&row->pool, &device->together);
         memcpy(&row->counters, &device->counters, sizeof(row->counters));
         struct counters *c = &row->counters;
         c->alloc_served = row->pool.allocations;
@@ -302,6 +348,9 @@ size_t devices_collect(struct report_device *rows, size_t rows_max)
         memcpy(row->name, device->name, sizeof(row->name));
         row->total_bytes = device->total_bytes;
         row->contexts = device->contexts_served;
+        for (int i = 0; i < REFUSED_FREES_MAX; i++)
+            if (__atomic_load_n(&device->refused_frees[i].ready, __ATOMIC_ACQUIRE))
+                row->refused_frees[row->refused_count++] = device->refused_frees[i].free;
         count++;
     }
     return count;

@@ -6,8 +6,8 @@
  *
  * What it leaves out: serving calls (hooks_*.c), waiting (wait.c).
  *
- * Locks: registry_lock for making and dropping contexts. No driver call is made under it and no
- * other lock is taken under it.
+ * Locks: registry_lock for making and dropping contexts. No driver call is made under it, and of
+ * other locks only those of pools are taken under it.
  */
 #ifndef VRAMALLOC_SHIM_DEVICES_H
 #define VRAMALLOC_SHIM_DEVICES_H
@@ -39,6 +39,12 @@ struct device {
     uint64_t peers;            /* bit i: device i's contexts were */
     uint64_t contexts_served;  /* contexts that ever had a pool */
     struct pool_stats retired; /* statistics of pools whose context is gone */
+    struct pool_together together; /* levels and peaks of all its pools, once there were two */
+    uint32_t refused_frees_noted;
+    struct {
+        bool ready;
+        struct refused_free free;
+    } refused_frees[REFUSED_FREES_MAX];
 };
 
 struct context {
@@ -84,6 +90,9 @@ void device_peer_add(struct device *device, CUdevice peer);
 /* The device record for a driver handle; NULL when there are too many. Cost: three driver queries
  * the first time. */
 struct device *device_of(CUdevice handle);
+
+/* A free of this address was refused: for the report. Cost: as pool_find(). */
+void device_refused_free_note(struct device *device, CUdeviceptr address);
 
 /* The record of a device that was seen before; NULL otherwise. */
 struct device *device_known(CUdevice handle);

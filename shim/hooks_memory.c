@@ -24,6 +24,7 @@
 #include "driver.h"
 #include "explain.h"
 #include "fence.h"
+#include "forwarded.h"
 #include "wait.h"
 
 /* Kept with each block: which kind of call allocated it. */
@@ -32,14 +33,24 @@ enum { TAG_ORDINARY = 0, TAG_STREAM_ORDERED = 1 };
 /* The first handle that is a real stream; 0, 1 and 2 mean the default streams. */
 #define STREAM_HANDLE_FIRST_REAL ((uintptr_t)3)
 
-/* The driver answered an allocation itself. context: NULL where it was not the pool's to serve. */
+/* The context that a block of the driver's ends with: the current one. */
+static CUcontext context_ending(void)
+{
+    CUcontext current = NULL;
+    return real_cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : NULL;
+}
+
+/* The driver answered an allocation itself. context: NULL where it was not the pool's to serve.
+ * block: its address; 0 where it is a graph's. ending: the context that the block ends with. */
 static CUresult alloc_count_forwarded(struct context *context, struct device *device,
-                                      CUresult result, size_t bytes)
+                                      CUresult result, CUdeviceptr block, size_t bytes,
+                                      CUcontext ending)
 {
     DEVICE_COUNT(device, driver_calls, 1);
     if (result == CUDA_SUCCESS) {
         DEVICE_COUNT(device, alloc_forwarded, 1);
         DEVICE_COUNT(device, forwarded_bytes, bytes);
+        forwarded_add(block, bytes, device, ending);
     } else {
         DEVICE_COUNT(device, alloc_failed, 1);
     }
@@ -50,14 +61,25 @@ static CUresult alloc_count_forwarded(struct context *context, struct device *de
     return result;
 }
 
-static CUresult free_count_forwarded(struct device *device, CUresult result)
+static CUresult free_count_forwarded(struct device *device, CUresult result,
+                                     const struct forwarded_block *block)
 {
     DEVICE_COUNT(device, driver_calls, 1);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         DEVICE_COUNT(device, free_forwarded, 1);
-    else
+    } else {
         DEVICE_COUNT(device, free_failed, 1);
+        forwarded_return(block);
+    }
     return result;
+}
+
+/* The free is the driver's to do. */
+static CUresult free_by_driver(struct device *device, CUdeviceptr dptr)
+{
+    struct forwarded_block block = forwarded_take(dptr);
+    CUresult result = real_cuMemFree_v2(dptr);
+    return dptr == 0 ? result : free_count_forwarded(device, result, &block);
 }
 
 static struct device *device_for(const struct context *context)
@@ -100,7 +122,8 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real_cuMemAlloc_v2(dptr, bytes);
     fault_note(context, result);
-    return alloc_count_forwarded(context, device_for(context), result, bytes);
+    return alloc_count_forwarded(context, device_for(context), result,
+                                 result == CUDA_SUCCESS ? *dptr : 0, bytes, context_ending());
 }
 
 /* The pitch the driver uses: rows are rounded up to what it answers for a row of one byte. The
@@ -169,18 +192,21 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width,
     size_t bytes;
     if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
         bytes = SIZE_MAX;
-    return alloc_count_forwarded(context, device_for(context), result, bytes);
+    return alloc_count_forwarded(context, device_for(context), result,
+                                 result == CUDA_SUCCESS ? *dptr : 0, bytes, context_ending());
 }
 
 /* An interior, freed or already freeing address of the pool: the driver says what it says of an
  * address that is no allocation. */
-static CUresult free_refuse(struct device *device)
+static CUresult free_refuse(struct device *device, CUdeviceptr dptr)
 {
     CUresult result = real_cuMemFree_v2(DRIVER_UNKNOWN_ADDRESS);
     if (result == CUDA_SUCCESS)
         result = CUDA_ERROR_INVALID_VALUE;
     DEVICE_COUNT(device, free_failed, 1);
     DEVICE_COUNT(device, free_invalid, 1);
+    if (device != NULL)
+        device_refused_free_note(device, dptr);
     return result;
 }
 
@@ -227,9 +253,9 @@ static bool free_begin(CUdeviceptr dptr, struct context *context, struct pool_bl
     if (status == POOL_OK) /* its context is being destroyed at this moment */
         pool_free_cancel(block);
     if (status == POOL_NOT_OWNED || status == POOL_CLOSED)
-        *result_out = free_count_forwarded(device_for(context), real_cuMemFree_v2(dptr));
+        *result_out = free_by_driver(device_for(context), dptr);
     else
-        *result_out = free_refuse(device_for(context));
+        *result_out = free_refuse(device_for(context), dptr);
     return false;
 }
 
@@ -252,8 +278,7 @@ static CUresult free_forward(CUdeviceptr dptr)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    CUresult result = real_cuMemFree_v2(dptr);
-    return dptr == 0 ? result : free_count_forwarded(device_for_counting(), result);
+    return free_by_driver(dptr == 0 ? NULL : device_for_counting(), dptr);
 }
 
 CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
@@ -334,9 +359,11 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bo
     CUresult result = ptsz ? real_cuMemAllocAsync_ptsz(dptr, bytes, stream)
                            : real_cuMemAllocAsync(dptr, bytes, stream);
     fault_note(context, result);
-    if (context != NULL && capture_in_progress() && stream_may_capture(stream, ptsz))
+    bool captured = context != NULL && capture_in_progress() && stream_may_capture(stream, ptsz);
+    if (captured)
         DEVICE_COUNT(device, passed_capture, 1);
-    return alloc_count_forwarded(context, device, result, bytes);
+    return alloc_count_forwarded(context, device, result,
+                                 captured || result != CUDA_SUCCESS ? 0 : *dptr, bytes, NULL);
 }
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
@@ -411,8 +438,9 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     if (!free_is_ours(dptr, &current, &context)) {
+        struct forwarded_block taken = forwarded_take(dptr);
         result = real_free_async(dptr, stream, ptsz);
-        return dptr == 0 ? result : free_count_forwarded(device_for_counting(), result);
+        return dptr == 0 ? result : free_count_forwarded(device_for_counting(), result, &taken);
     }
     if (stream_may_capture(stream, ptsz)) {
         result = free_async_refuse(context, stream, ptsz);

@@ -2,7 +2,7 @@
  *
  * First use: when libcuda is found in the process, the settings are read and printed if asked for.
  * Until then nothing happens at all, so a shell or a launcher sees no trace of the library.
- * Fork: a child forked after the first pool was made gets the driver's own answers (CUDA does not
+ * Fork: a child forked after the first device was seen gets the driver's own answers (CUDA does not
  * survive fork) and makes no report; no lock of ours is touched there.
  * Exit: the report is made from host state by a destructor. No driver call.
  *
@@ -26,12 +26,12 @@ extern char *program_invocation_short_name;
 
 bool process_is_orphan;
 
-static bool pool_made;
+static bool device_seen;
 static uint64_t start_ns;
 
 static void child_after_fork(void)
 {
-    if (__atomic_load_n(&pool_made, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&device_seen, __ATOMIC_RELAXED))
         __atomic_store_n(&process_is_orphan, true, __ATOMIC_RELAXED);
 }
 
@@ -46,9 +46,9 @@ void process_start(void)
     errno = saved_errno;
 }
 
-void process_pool_made(void)
+void process_device_seen(void)
 {
-    __atomic_store_n(&pool_made, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&device_seen, true, __ATOMIC_RELAXED);
 }
 
 __attribute__((destructor)) static void process_end(void)

@@ -7,12 +7,12 @@
 /* Called once, when the driver was found: reads the settings and prepares for fork and exit. */
 void process_start(void);
 
-/* Called when the first pool is made: from here on a forked child must not use it. */
-void process_pool_made(void);
+/* Called when a device was seen: from here on a forked child must use nothing of ours. */
+void process_device_seen(void);
 
 extern bool process_is_orphan; /* read through process_serves() */
 
-/* False in a child forked after the first pool was made: memory and locks are its parent's, the
+/* False in a child forked after the first device was seen: memory and locks are its parent's, the
  * driver does not work there, and every call goes straight to the driver's own answer. */
 static inline bool process_serves(void)
 {

@@ -20,6 +20,15 @@ struct counters {
 #undef COUNTER
 };
 
+/* A free of pool memory that was refused. */
+struct refused_free {
+    uint64_t address;
+    uint64_t block_address; /* the block it lies inside of; 0: it is free memory */
+    uint64_t block_bytes;   /* as requested */
+};
+
+enum { REFUSED_FREES_MAX = 8 }; /* kept: the first ones; all are counted */
+
 /* One GPU. Figures of several contexts on it are already added up. */
 struct report_device {
     int ordinal;          /* as the program numbers its devices */
@@ -28,6 +37,8 @@ struct report_device {
     uint64_t contexts;    /* pools that the figures come from */
     struct counters counters;
     struct pool_stats pool;
+    size_t refused_count;
+    struct refused_free refused_frees[REFUSED_FREES_MAX];
 };
 
 struct report {

@@ -87,6 +87,20 @@ static void orders_print(struct report_buffer *out, const struct pool_stats *poo
     report_print(out, "]");
 }
 
+static void refused_print(struct report_buffer *out, const struct report_device *device)
+{
+    report_print(out, "     \"invalid_frees\": [");
+    for (size_t i = 0; i < device->refused_count; i++) {
+        const struct refused_free *free = &device->refused_frees[i];
+        report_print(out,
+                     "%s\n       {\"address\": %llu, \"block_address\": %llu, "
+                     "\"block_bytes\": %llu}",
+                     i > 0 ? "," : "", U(free->address), U(free->block_address),
+                     U(free->block_bytes));
+    }
+    report_print(out, "],\n");
+}
+
 static void device_print(struct report_buffer *out, const struct report_device *device)
 {
     const struct pool_stats *pool = &device->pool;
@@ -98,6 +112,7 @@ static void device_print(struct report_buffer *out, const struct report_device *
     ratio_print(out, "external_fragmentation", pool->run_free_bytes - pool->largest_free_run_bytes,
                 pool->run_free_bytes);
     counters_print(out, &device->counters);
+    refused_print(out, device);
     pool_print(out, pool);
     classes_print(out, pool);
     orders_print(out, pool);

@@ -1,4 +1,4 @@
-/* report_text.c - the exit report for people: one screen a GPU. See report.h and docs/report.md.
+/* report_text.c - the exit report for people: one screen a GPU. See report.h.
  *
  * Lines whose figures are all zero are left out, except where zero is the news.
  */
@@ -37,8 +37,8 @@ static void calls_print(struct report_buffer *out, const struct report_device *d
     if (c->alloc_async_calls > 0)
         report_print(out, "  stream-ordered %15s   of the allocations, %s reused on their stream\n",
                      COUNT(c->alloc_async_calls), COUNT(device->pool.stream_reuses));
-    report_print(out, "  driver calls   %15s   made for memory; %s calls needed none\n",
-                 COUNT(c->driver_calls), COUNT(served_calls(device)));
+    report_print(out, "  driver calls   %15s   to allocate and free; without the library %s\n",
+                 COUNT(c->driver_calls), COUNT(all_calls(device)));
     if (c->free_waits > 0)
         report_print(out, "  waits in free  %15s   for the GPU, as the real call does: %s in all\n",
                      COUNT(c->free_waits), unit_ns(c->free_wait_ns).text);
@@ -164,6 +164,25 @@ static void passed_print(struct report_buffer *out, const char *what, uint64_t c
     report_print(out, "\n");
 }
 
+/* Which frees were refused, and why. */
+static void refused_print(struct report_buffer *out, const struct report_device *device)
+{
+    report_print(out, "  invalid frees  %15s   refused, as the driver refuses them\n",
+                 COUNT(device->counters.free_invalid));
+    for (size_t i = 0; i < device->refused_count; i++) {
+        const struct refused_free *free = &device->refused_frees[i];
+        report_print(out, "      %#14llx   ", (unsigned long long)free->address);
+        if (free->block_address == 0)
+            report_print(out, "free already\n");
+        else
+            report_print(out, "inside the block of %s at %#llx\n", BYTES(free->block_bytes),
+                         (unsigned long long)free->block_address);
+    }
+    if (device->counters.free_invalid > device->refused_count)
+        report_print(out, "      and %s more\n",
+                     COUNT(device->counters.free_invalid - device->refused_count));
+}
+
 static void rest_print(struct report_buffer *out, const struct report *report,
                        const struct report_device *device)
 {
@@ -172,9 +191,11 @@ static void rest_print(struct report_buffer *out, const struct report *report,
     if (report->count_leaks)
         report_print(out, "  live at exit   %15s   blocks, %s requested\n",
                      COUNT(device->pool.live_blocks), BYTES(device->pool.live_requested_bytes));
+    if (report->count_leaks && c->forwarded_live > 0)
+        report_print(out, "  the driver's   %15s   blocks live at exit, %s\n",
+                     COUNT(c->forwarded_live), BYTES(c->forwarded_live_bytes));
     if (c->free_invalid > 0)
-        report_print(out, "  invalid frees  %15s   of freed or interior addresses, refused\n",
-                     COUNT(c->free_invalid));
+        refused_print(out, device);
     if (c->ipc_refused > 0)
         report_print(out, "  IPC refused    %15s   handles of blocks inside a segment\n",
                      COUNT(c->ipc_refused));
@@ -195,8 +216,7 @@ static void device_print(struct report_buffer *out, const struct report *report,
     if (device->total_bytes > 0)
         report_print(out, ", %s", BYTES(device->total_bytes));
     if (device->contexts > 1)
-        report_print(out, " (%s contexts; peaks are the highest of any one)",
-                     COUNT(device->contexts));
+        report_print(out, " (%s contexts)", COUNT(device->contexts));
     report_print(out, "\n");
     calls_print(out, device);
     if (device->pool.allocations > 0) {
