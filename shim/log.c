@@ -1,8 +1,14 @@
-/* log.c - one line on stderr. See log.h. */
+/* log.c - one line on stderr. See log.h.
+ *
+ * A process that was started with stderr closed may get the number 2 for a file of its own: nothing
+ * is ever written there.
+ */
 #define _GNU_SOURCE
 #include "log.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,14 +17,32 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 1024 };
+enum { LINE_BYTES = 1024, PATIENCE_MS = 1000 };
 static const char prefix[] = "vramalloc: ";
+static bool stderr_missing;
+
+__attribute__((constructor)) static void stderr_look(void)
+{
+    int saved_errno = errno;
+    stderr_missing = fcntl(STDERR_FILENO, F_GETFD) < 0 && errno == EBADF;
+    errno = saved_errno;
+}
+
+/* A descriptor that does not block is full. False: nobody reads it. */
+static bool room_wait(int fd)
+{
+    struct pollfd full = {.fd = fd, .events = POLLOUT};
+    bool room = poll(&full, 1, PATIENCE_MS) > 0;
+    if (!room)
+        errno = EAGAIN;
+    return room;
+}
 
 static bool write_all(int fd, const char *text, size_t bytes)
 {
     while (bytes > 0) {
         ssize_t written = write(fd, text, bytes);
-        if (written < 0 && errno == EINTR)
+        if (written < 0 && (errno == EINTR || (errno == EAGAIN && room_wait(fd))))
             continue;
         if (written <= 0)
             return false;
@@ -45,6 +69,8 @@ static void signal_take_back(int number, const sigset_t *before)
 bool log_write(int fd, const char *text, size_t bytes)
 {
     sigset_t blocked, saved, before;
+    if (fd == STDERR_FILENO && stderr_missing)
+        return true;
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGPIPE);
     sigaddset(&blocked, SIGXFSZ);

@@ -12,7 +12,9 @@
 /* Writes "vramalloc: " + the formatted text + newline to stderr. Longer than 1000 bytes is cut. */
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Writes bytes to a descriptor. False: not all could be written, and errno says why. */
+/* Writes bytes to a descriptor; one that does not block and is full is waited for, 1 s at most.
+ * Nothing is written to stderr where the process was started without. False: not all could be
+ * written, and errno says why. */
 bool log_write(int fd, const char *text, size_t bytes);
 
 #endif
