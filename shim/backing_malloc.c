@@ -12,6 +12,7 @@
 #include "deferred.h"
 #include "driver.h"
 #include "fence.h"
+#include "options.h"
 
 static enum backing_status status_of(CUresult result)
 {
@@ -35,6 +36,7 @@ static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address
     struct context *context = self;
     CUstreamCaptureMode mode;
     CUdeviceptr address = 0;
+    options_complain(context->device->total_bytes);
     capture_relax(&mode);
     CUresult result = real_cuMemAlloc_v2(&address, bytes);
     capture_restore(&mode);

@@ -113,7 +113,9 @@ static struct pool *pool_make(struct context *context, const struct device *devi
 {
     struct backing backing = context->vmm ? backing_vmm(context) : backing_malloc(context);
     struct pool_config config = {
-        .arena_bytes = options_size_resolve(&options.arena_size, device->total_bytes),
+        .arena_bytes = options.arena_size.none
+                           ? 1 /* nothing ahead of what is asked for */
+                           : options_size_resolve(&options.arena_size, device->total_bytes),
         .limit_bytes = options_size_resolve(&options.arena_limit, device->total_bytes),
         .slack_percent = options.slack,
         .patience_us = context->deferred != NULL ? DEFERRED_PATIENCE_US : 0};

@@ -25,6 +25,7 @@
 #include "explain.h"
 #include "fence.h"
 #include "forwarded.h"
+#include "options.h"
 #include "wait.h"
 
 /* Kept with each block: which kind of call allocated it. */
@@ -47,6 +48,7 @@ static CUresult alloc_count_forwarded(struct context *context, struct device *de
                                       CUcontext ending)
 {
     DEVICE_COUNT(device, driver_calls, 1);
+    options_complain(device != NULL ? device->total_bytes : 0);
     if (result == CUDA_SUCCESS) {
         DEVICE_COUNT(device, alloc_forwarded, 1);
         DEVICE_COUNT(device, forwarded_bytes, bytes);

@@ -2,12 +2,14 @@
  *
  * One row a variable, generated from options.def: its name, how to parse and print it, what is
  * accepted. A value that does not parse, and a VRAMALLOC_ name that is not known, cost one line
- * each.
+ * each; the lines wait until the process allocates device memory, since a setting of a whole job is
+ * seen by many processes that never do.
  */
 #define _GNU_SOURCE
 #include "options.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +67,15 @@ static const struct option_row rows[] = {
 #undef OPTION_PATH
 };
 
+#define LIMIT_LEAST_BYTES ((uint64_t)2 << 20) /* the driver's own step */
+
 enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+enum { NAME_BYTES = 64, NEAR_ENOUGH = 2, COMPLAINTS_MAX = 16, COMPLAINT_BYTES = 400 };
+
+static char complaints[COMPLAINTS_MAX][COMPLAINT_BYTES];
+static int complaint_count;
+static bool complained;
 
 /* Names that belong to the launcher and to the tests. */
 static const char *const reserved[] = {"VRAMALLOC_LIB", "VRAMALLOC_TEST_SEED",
@@ -200,7 +210,8 @@ static void accepted_text(const struct option_row *row, char *text, size_t bytes
         snprintf(text, bytes, "0 or 1");
         break;
     case KIND_SIZE:
-        snprintf(text, bytes, "bytes (65536, 512M, 4G), 1%% to 100%% of the card, or none");
+        snprintf(text, bytes,
+                 "bytes (65536, 512M, 4G; at most 4096T), 1%% to 100%% of the card, or none");
         break;
     case KIND_PERCENT:
         snprintf(text, bytes, "%u to %u (percent)", row->low, row->high);
@@ -210,40 +221,66 @@ static void accepted_text(const struct option_row *row, char *text, size_t bytes
     }
 }
 
+static void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Keeps a line for options_complain(). */
+static void complain(const char *format, ...)
+{
+    va_list arguments;
+    if (complaint_count == COMPLAINTS_MAX)
+        return;
+    va_start(arguments, format);
+    vsnprintf(complaints[complaint_count++], COMPLAINT_BYTES, format, arguments);
+    va_end(arguments);
+}
+
 static void value_complain(const struct option_row *row, const char *text)
 {
     char accepted[128];
     accepted_text(row, accepted, sizeof(accepted));
-    log_line("%s=\"%.80s\" is not valid: accepted is %s; using the default, %s", row->name, text,
+    complain("%s=\"%.80s\" is not valid: accepted is %s; using the default, %s", row->name, text,
              accepted, row->default_text);
 }
 
-/* Characters that differ, position by position, with the difference in length. */
-static size_t name_distance(const char *a, const char *b)
+/* Inserted, removed and changed characters that lead from one to the other (Levenshtein), by rows
+ * of the usual table. b is shorter than NAME_BYTES. */
+static unsigned name_distance(const char *a, const char *b)
 {
-    size_t distance = 0;
-    while (*a != '\0' && *b != '\0')
-        distance += *a++ != *b++;
-    return distance + strlen(a) + strlen(b);
+    unsigned row[NAME_BYTES];
+    unsigned length = (unsigned)strlen(b);
+    for (unsigned j = 0; j <= length; j++)
+        row[j] = j;
+    for (unsigned i = 1; *a != '\0'; i++, a++) {
+        unsigned diagonal = row[0];
+        row[0] = i;
+        for (unsigned j = 1; j <= length; j++) {
+            unsigned change = diagonal + (*a != b[j - 1]);
+            unsigned skip = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
+            diagonal = row[j];
+            row[j] = change < skip ? change : skip;
+        }
+    }
+    return row[length];
 }
 
 static void name_complain(const char *name, size_t length)
 {
-    char unknown[64];
+    char unknown[NAME_BYTES];
     const char *nearest = NULL;
-    size_t best = 4;
-    snprintf(unknown, sizeof(unknown), "%.*s", (int)(length < 63 ? length : 63), name);
+    unsigned best = NEAR_ENOUGH + 1;
+    snprintf(unknown, sizeof(unknown), "%.*s", (int)(length < NAME_BYTES ? length : NAME_BYTES - 1),
+             name);
     for (int i = 0; i < ROW_COUNT; i++) {
-        size_t distance = name_distance(unknown, rows[i].name);
+        unsigned distance = name_distance(unknown, rows[i].name);
         if (distance < best) {
             best = distance;
             nearest = rows[i].name;
         }
     }
     if (nearest != NULL)
-        log_line("%s is not a setting; did you mean %s?", unknown, nearest);
+        complain("%s is not a setting; did you mean %s?", unknown, nearest);
     else
-        log_line("%s is not a setting; it is ignored", unknown);
+        complain("%s is not a setting; it is ignored", unknown);
 }
 
 static bool name_known(const char *name, size_t length)
@@ -264,6 +301,8 @@ void options_load(void)
 {
     int saved_errno = errno;
     options = defaults;
+    complaint_count = 0;
+    __atomic_store_n(&complained, false, __ATOMIC_RELAXED);
     for (int i = 0; i < ROW_COUNT; i++) {
         const char *text = getenv(rows[i].name);
         if (rows[i].kind == KIND_SIZE)
@@ -317,6 +356,41 @@ void options_print(void)
         log_line("%-24s = %s%s", rows[i].name, text,
                  getenv(rows[i].name) == NULL ? " (default)" : "");
     }
+}
+
+/* Settings that are valid one by one and of which another one takes something away. */
+static void sizes_complain(uint64_t total_bytes)
+{
+    uint64_t size = options_size_resolve(&options.arena_size, total_bytes);
+    uint64_t limit = options_size_resolve(&options.arena_limit, total_bytes);
+    char size_said[64], limit_said[64];
+    size_text(&options.arena_size, size_said, sizeof(size_said));
+    size_text(&options.arena_limit, limit_said, sizeof(limit_said));
+    if (limit > 0 && limit < LIMIT_LEAST_BYTES)
+        log_line(
+            "VRAMALLOC_ARENA_LIMIT is %s, less than the 2 MiB that memory comes in: every call "
+            "goes to the driver",
+            limit_said);
+    else if (limit > 0 && size > limit && getenv("VRAMALLOC_ARENA_SIZE") != NULL)
+        log_line("VRAMALLOC_ARENA_SIZE is %s, above VRAMALLOC_ARENA_LIMIT, %s: the limit holds",
+                 size_said, limit_said);
+    if (total_bytes > 0 && size > total_bytes)
+        log_line("VRAMALLOC_ARENA_SIZE is %s, and the card has %llu bytes: less is taken ahead",
+                 size_said, (unsigned long long)total_bytes);
+    if (total_bytes > 0 && limit > total_bytes)
+        log_line("VRAMALLOC_ARENA_LIMIT is %s, and the card has %llu bytes: it limits nothing",
+                 limit_said, (unsigned long long)total_bytes);
+}
+
+void options_complain(uint64_t total_bytes)
+{
+    int saved_errno = errno;
+    if (!__atomic_exchange_n(&complained, true, __ATOMIC_RELAXED)) {
+        for (int i = 0; i < complaint_count; i++)
+            log_line("%s", complaints[i]);
+        sizes_complain(total_bytes);
+    }
+    errno = saved_errno;
 }
 
 uint64_t options_size_resolve(const struct option_size *size, uint64_t total_bytes)

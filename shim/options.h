@@ -1,8 +1,8 @@
 /* options.h - the settings in force, parsed once from the environment.
  *
  * What it leaves out: any meaning of a setting. Lock: none; options_load() is called once, before
- * any other thread can read them. A bad value costs one line on stderr and is replaced by its
- * default.
+ * any other thread can read them. A bad value is replaced by its default and costs one line on
+ * stderr.
  */
 #ifndef VRAMALLOC_SHIM_OPTIONS_H
 #define VRAMALLOC_SHIM_OPTIONS_H
@@ -34,9 +34,14 @@ struct options {
 /* The settings in force. All zero until options_load() was called. */
 extern struct options options;
 
-/* Parses environ. Bad values and unknown VRAMALLOC_... names: one line each on stderr.
+/* Parses environ. Bad values and unknown VRAMALLOC_... names are kept for options_complain().
  * No malloc; errno is kept. */
 void options_load(void);
+
+/* Says on stderr, once in a process, what is wrong with the settings: a line each. Called when
+ * device memory is first asked for, from any thread. total_bytes: of the card, with which sizes are
+ * compared; 0: not known. errno is kept. */
+void options_complain(uint64_t total_bytes);
 
 /* Prints every setting in force, one line each, to stderr (VRAMALLOC_VERBOSE=1). */
 void options_print(void);

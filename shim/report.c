@@ -34,7 +34,7 @@ void report_print(struct report_buffer *to, const char *format, ...)
  * be made. */
 static int file_open(const char *pattern, const struct report *report)
 {
-    char path[PATH_MAX];
+    static char path[PATH_MAX]; /* the stack may be small */
     int error = ENAMETOOLONG;
     int fd = -1;
     if (report_path_expand(pattern, report, path, sizeof(path)))

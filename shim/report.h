@@ -54,8 +54,8 @@ struct report {
 
 /* Writes the report where the options say (VRAMALLOC_REPORT, VRAMALLOC_REPORT_FORMAT).
  * A path is opened with O_CREAT|O_EXCL|O_NOFOLLOW, 0600; an existing file is never overwritten: the
- * next free name PATH.1, PATH.2 ... is taken. If it cannot be opened, one line says why and the
- * report goes to stderr. errno is kept. */
+ * next free name PATH.1, PATH.2 ... is taken, and said. If it cannot be opened, one line says why
+ * and the report goes to stderr. errno is kept. */
 void report_write(const struct report *report);
 
 #endif

@@ -31,8 +31,9 @@ void report_json_make(struct report_buffer *buffer, const struct report *report)
 bool report_path_expand(const char *pattern, const struct report *report, char *path,
                         size_t path_bytes);
 
-/* report_path.c: opens a new file for writing; an existing one is left alone and the next free name
- * of PATH, PATH.1 ... PATH.999 is taken. -1: *errno_out says why. */
+/* report_path.c: opens a new file for writing; an existing one is left alone, the next free name of
+ * PATH, PATH.1 ... PATH.999 is taken and one line says so. Character devices and FIFOs are opened
+ * as they stand, without blocking. -1: *errno_out says why. */
 int report_path_open(const char *path, int *errno_out);
 
 #endif

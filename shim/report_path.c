@@ -2,7 +2,8 @@
  *
  * A report is a new file of mode 0600, made with O_EXCL and O_NOFOLLOW: no existing file is
  * truncated and no symbolic link is followed, whoever planted it. If the name is taken, the next
- * free number is appended.
+ * free number is appended, and that is said. A character device (/dev/null, a terminal) or a FIFO
+ * is written to as it stands.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -11,8 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "report_buffer.h"
 
 enum { NUMBER_MAX = 999 };
@@ -104,20 +107,49 @@ bool report_path_expand(const char *pattern, const struct report *report, char *
     return !path.too_long;
 }
 
+static bool takes_text(mode_t mode)
+{
+    return S_ISCHR(mode) || S_ISFIFO(mode);
+}
+
+/* Opens what is there already, if it is nothing that a report could harm. It must not block: a FIFO
+ * may have no reader. -1: it is no such thing, and errno is EEXIST; or errno says why it cannot be
+ * opened. */
+static int existing_open(const char *path)
+{
+    struct stat status;
+    if (lstat(path, &status) != 0 || !(takes_text(status.st_mode) || S_ISDIR(status.st_mode))) {
+        errno = EEXIST;
+        return -1;
+    }
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !takes_text(status.st_mode))) {
+        close(fd);
+        errno = EEXIST;
+        return -1;
+    }
+    return fd;
+}
+
 int report_path_open(const char *path, int *errno_out)
 {
-    char numbered[PATH_MAX + 8];
+    static char numbered[PATH_MAX + 8];
+    if (strcmp(path, "/dev/stderr") == 0 || strcmp(path, "/dev/stdout") == 0)
+        return fcntl(strcmp(path, "/dev/stderr") == 0 ? STDERR_FILENO : STDOUT_FILENO,
+                     F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     for (int number = 0; number <= NUMBER_MAX; number++) {
         if (number == 0)
             snprintf(numbered, sizeof(numbered), "%s", path);
         else
             snprintf(numbered, sizeof(numbered), "%s.%d", path, number);
         int fd = open(numbered, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (fd >= 0)
-            return fd;
+        if (fd < 0 && errno == EEXIST && number == 0)
+            fd = existing_open(numbered);
         *errno_out = errno;
-        if (errno != EEXIST)
-            return -1;
+        if (fd >= 0 && number > 0)
+            log_line("the report is in \"%.300s\", since \"%.300s\" exists", numbered, path);
+        if (fd >= 0 || *errno_out != EEXIST)
+            return fd;
     }
     return -1;
 }

@@ -15,6 +15,7 @@ static void load(const char *name, const char *value)
     setenv(name, value, 1);
     dup2(pipe_ends[1], STDERR_FILENO);
     options_load();
+    options_complain(0);
     dup2(kept, STDERR_FILENO);
     close(kept);
     close(pipe_ends[1]);
@@ -58,7 +59,7 @@ static void bad_sizes_cost_one_line_and_the_default(void **state)
         snprintf(
             expected, sizeof(expected),
             "vramalloc: VRAMALLOC_ARENA_SIZE=\"%s\" is not valid: accepted is bytes (65536, 512M, "
-            "4G), 1%% to 100%% of the card, or none; using the default, 32M\n",
+            "4G; at most 4096T), 1%% to 100%% of the card, or none; using the default, 32M\n",
             bad[i]);
         assert_string_equal(said, expected);
         assert_int_equal(options.arena_size.bytes, 32 * MIB);
@@ -122,18 +123,61 @@ static void unknown_names_are_said(void **state)
         said, "vramalloc: VRAMALLOC_SLCAK is not a setting; did you mean VRAMALLOC_SLACK?\n");
     load("VRAMALLOC_COLOUR", "1");
     assert_string_equal(said, "vramalloc: VRAMALLOC_COLOUR is not a setting; it is ignored\n");
+    static const char *const near[][2] = {{"VRAMALLOC_SLAK", "VRAMALLOC_SLACK"},
+                                          {"VRAMALLOC_FREES", "VRAMALLOC_FREE"},
+                                          {"VRAMALLOC_RAPORT", "VRAMALLOC_REPORT"},
+                                          {"VRAMALLOC_ARENA_SIZES", "VRAMALLOC_ARENA_SIZE"},
+                                          {"VRAMALLOC_ARENASIZE", "VRAMALLOC_ARENA_SIZE"},
+                                          {"VRAMALLOC_VRBOSE", "VRAMALLOC_VERBOSE"}};
+    for (size_t i = 0; i < sizeof(near) / sizeof(near[0]); i++) {
+        char expected[256];
+        load(near[i][0], "1");
+        snprintf(expected, sizeof(expected), "vramalloc: %s is not a setting; did you mean %s?\n",
+                 near[i][0], near[i][1]);
+        assert_string_equal(said, expected);
+    }
     load("VRAMALLOC_LIB", "x");
     assert_string_equal(said, "");
     load("VRAMALLOCATE", "x");
     assert_string_equal(said, "");
 }
 
+/* Nothing is said before memory is asked for, and nothing twice. */
+static void complaints_wait(void **state)
+{
+    (void)state;
+    int pipe_ends[2], kept = dup(STDERR_FILENO);
+    char text[4096];
+    assert_int_equal(pipe(pipe_ends), 0);
+    setenv("VRAMALLOC_SLACK", "lots", 1);
+    dup2(pipe_ends[1], STDERR_FILENO);
+    options_load();
+    dprintf(STDERR_FILENO, "one\n");
+    options_complain(0);
+    dprintf(STDERR_FILENO, "two\n");
+    options_complain(0);
+    dprintf(STDERR_FILENO, "three\n");
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(pipe_ends[1]);
+    ssize_t length = read(pipe_ends[0], text, sizeof(text) - 1);
+    text[length > 0 ? length : 0] = '\0';
+    close(pipe_ends[0]);
+    unsetenv("VRAMALLOC_SLACK");
+    assert_ptr_equal(strstr(text, "one\nvramalloc: VRAMALLOC_SLACK=\"lots\""), text);
+    assert_non_null(strstr(text, "80\ntwo\nthree\n"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),   cmocka_unit_test(bad_sizes_cost_one_line_and_the_default),
-        cmocka_unit_test(choices), cmocka_unit_test(switches_and_percentages),
-        cmocka_unit_test(paths),   cmocka_unit_test(unknown_names_are_said),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(bad_sizes_cost_one_line_and_the_default),
+        cmocka_unit_test(choices),
+        cmocka_unit_test(switches_and_percentages),
+        cmocka_unit_test(paths),
+        cmocka_unit_test(unknown_names_are_said),
+        cmocka_unit_test(complaints_wait),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  */
 #include "unit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -227,6 +228,44 @@ static void files_harm_nobody(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* What is no file is written to as it stands, and a folder is no place. */
+static void devices_pipes_and_folders(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/vramalloc-test-XXXXXX";
+    char fifo[64], numbered[80], got[8] = "";
+    struct stat status;
+    int error = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(fifo, sizeof(fifo), "%s/fifo", folder);
+    snprintf(numbered, sizeof(numbered), "%s.1", folder);
+    int fd = report_path_open("/dev/null", &error);
+    assert_true(fd > STDERR_FILENO);
+    assert_int_equal(fstat(fd, &status), 0);
+    assert_true(S_ISCHR(status.st_mode));
+    close(fd);
+    assert_int_equal(stat("/dev/null.1", &status), -1);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(report_path_open(fifo, &error), -1); /* nobody reads it */
+    assert_int_equal(error, ENXIO);
+    int reader = open(fifo, O_RDONLY | O_NONBLOCK);
+    fd = report_path_open(fifo, &error);
+    assert_true(fd > STDERR_FILENO);
+    assert_int_equal(write(fd, "figures", 7), 7);
+    assert_int_equal(read(reader, got, 7), 7);
+    assert_string_equal(got, "figures");
+    close(fd);
+    close(reader);
+    assert_int_equal(report_path_open(folder, &error), -1);
+    assert_int_equal(error, EISDIR);
+    assert_int_equal(stat(numbered, &status), -1);
+    fd = report_path_open("/dev/stderr", &error);
+    assert_true(fd > STDERR_FILENO);
+    close(fd);
+    unlink(fifo);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +276,7 @@ int main(void)
         cmocka_unit_test(units_are_sane),
         cmocka_unit_test(patterns_are_expanded),
         cmocka_unit_test(files_harm_nobody),
+        cmocka_unit_test(devices_pipes_and_folders),
     };
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }
