@@ -733,14 +733,26 @@ uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes)
     return arena_release(pool, keep_bytes, UINT64_MAX);
 }
 
+static uint64_t releasable_bytes_locked(struct pool *pool)
+{
+    return pool->backing.acquire_parts != NULL ? parts_releasable_bytes(pool)
+                                               : pool->stats.idle_segment_bytes;
+}
+
+uint64_t pool_releasable_bytes(struct pool *pool)
+{
+    lock_take(&pool->lock);
+    uint64_t bytes = pool->closed ? 0 : releasable_bytes_locked(pool);
+    lock_give(&pool->lock);
+    return bytes;
+}
+
 uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes)
 {
     uint64_t bytes = 0;
     lock_take(&pool->lock);
     if (!pool->closed) {
-        uint64_t movable_bytes = pool->backing.acquire_parts != NULL
-                                     ? parts_releasable_bytes(pool)
-                                     : pool->stats.idle_segment_bytes;
+        uint64_t movable_bytes = releasable_bytes_locked(pool);
         uint64_t most_bytes = movable_bytes + (device_free_bytes + movable_bytes) / 9;
         bytes = pool->stats.run_free_bytes < most_bytes ? pool->stats.run_free_bytes : most_bytes;
     }

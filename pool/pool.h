@@ -177,6 +177,10 @@ void pool_stats_read(struct pool *pool, struct pool_stats *stats_out);
  * runs. */
 uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes);
 
+/* What pool_trim(pool, 0) would give back to the driver. Cost: one lock; with memory in parts a
+ * walk over the free runs. */
+uint64_t pool_releasable_bytes(struct pool *pool);
+
 /* Calls `visit` for each live block, in address order within a segment. The lock is held: `visit`
  * must not call the pool. */
 void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),

@@ -21,7 +21,9 @@ enum { CONTEXTS_MAX = 256, DEFERRED_PATIENCE_US = 1000000 };
 static struct device devices[DEVICES_MAX];
 static struct context contexts[CONTEXTS_MAX];
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t visit_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t generation = 1;
+static char claimed; /* its address is a handle that no context has: it is being dropped */
 
 static __thread struct {
     CUcontext handle;
@@ -256,12 +258,13 @@ static void peaks_together(struct pool_stats *sum, const struct pool_together *t
 /* Claims a context for retiring, so that only one thread does it. */
 static struct context *context_claim(CUcontext handle)
 {
-    static char claimed; /* its address is a handle that no context has */
+    pthread_mutex_lock(&visit_lock);
     pthread_mutex_lock(&registry_lock);
     struct context *found = context_find_locked(handle);
     if (found != NULL)
         __atomic_store_n(&found->handle, (CUcontext)(void *)&claimed, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&registry_lock);
+    pthread_mutex_unlock(&visit_lock);
     return found;
 }
 
@@ -305,6 +308,53 @@ uint64_t context_room(void *self, uint64_t *total_out)
         return UINT64_MAX;
     *total_out = total_bytes;
     return free_bytes;
+}
+
+/* The pool in a slot if it belongs to the device, else NULL. */
+static struct pool *slot_pool(int slot, const struct device *device)
+{
+    bool used = __atomic_load_n(&contexts[slot].handle, __ATOMIC_ACQUIRE) != NULL;
+    return used && contexts[slot].device == device ? contexts[slot].pool : NULL;
+}
+
+/* Frees kept back in a context that need not be the caller's, which the driver is called for: it
+ * must not be destroyed meanwhile. */
+static void kept_collect(struct context *context, struct pool *pool)
+{
+    pthread_mutex_lock(&visit_lock);
+    CUcontext handle = __atomic_load_n(&context->handle, __ATOMIC_ACQUIRE);
+    if (handle != NULL && handle != (CUcontext)(void *)&claimed && context->pool == pool) {
+        deferred_flush(context);
+        pool_collect(pool);
+    }
+    pthread_mutex_unlock(&visit_lock);
+}
+
+bool device_idle_release(struct device *device)
+{
+    bool released = false;
+    for (int i = 0; i < CONTEXTS_MAX; i++) {
+        struct pool *pool = slot_pool(i, device);
+        if (pool == NULL)
+            continue;
+        kept_collect(&contexts[i], pool);
+        if (pool_trim(pool, 0) > 0)
+            released = true;
+    }
+    return released;
+}
+
+uint64_t device_idle_elsewhere(const struct context *context)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < CONTEXTS_MAX; i++) {
+        struct pool *pool = slot_pool(i, context->device);
+        if (pool == NULL || pool == context->pool)
+            continue;
+        kept_collect(&contexts[i], pool);
+        bytes += pool_releasable_bytes(pool);
+    }
+    return bytes;
 }
 
 void device_peer_add(struct device *device, CUdevice peer)

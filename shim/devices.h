@@ -7,7 +7,8 @@
  * What it leaves out: serving calls (hooks_*.c), waiting (wait.c).
  *
  * Locks: registry_lock for making and dropping contexts. No driver call is made under it, and of
- * other locks only those of pools are taken under it.
+ * other locks only those of pools are taken under it. visit_lock, outside it: a context is not
+ * dropped while another one's call looks after its frees.
  */
 #ifndef VRAMALLOC_SHIM_DEVICES_H
 #define VRAMALLOC_SHIM_DEVICES_H
@@ -83,6 +84,14 @@ void contexts_drop_end(struct context *context);
 
 /* For backing.h's room; self is the context, which is current. Counts the call. */
 uint64_t context_room(void *self, uint64_t *total_out);
+
+/* Gives the idle memory of all pools of the device back to the driver, for a request that it
+ * refused: the alternative is failing. Waits for the GPU if the backing does. True: something was
+ * given back, so the driver is worth another try. */
+bool device_idle_release(struct device *device);
+
+/* What the device's other pools would give back for this context's sake. */
+uint64_t device_idle_elsewhere(const struct context *context);
 
 /* Device `peer`'s contexts may touch memory of this device from now on. */
 void device_peer_add(struct device *device, CUdevice peer);

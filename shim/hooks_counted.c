@@ -7,15 +7,15 @@
 #include "devices.h"
 #include "driver.h"
 
-/* If the driver is out of memory while the current context's pool holds idle segments, they are
- * given back, and the call is made once more. True: something was given back. */
+/* If the driver is out of memory while pools of the device hold idle memory, it is given back, and
+ * the call is made once more. True: something was given back. */
 static bool idle_memory_released(CUresult result)
 {
     CUcontext current;
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
         return false;
     struct context *context = context_current(&current);
-    return context != NULL && pool_trim(context->pool, 0) > 0;
+    return context != NULL && device_idle_release(context->device);
 }
 
 #define no_bytes passed_array /* for rows whose bytes are not known: adds 0 */

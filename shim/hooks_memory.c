@@ -89,6 +89,17 @@ static struct device *device_for(const struct context *context)
     return context != NULL ? context->device : device_for_counting();
 }
 
+/* The driver refused for want of memory that our pools may hold idle. True: ask it once more. */
+static bool worth_another_try(const struct context *context, CUresult result)
+{
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || context == NULL)
+        return false;
+    int saved_errno = errno;
+    bool released = device_idle_release(context->device);
+    errno = saved_errno;
+    return released;
+}
+
 /* Takes a block from the pool. False: the driver must answer. */
 static bool alloc_serve(struct context *context, uint64_t bytes, uint64_t stream, uint32_t tag,
                         CUdeviceptr *dptr)
@@ -123,6 +134,8 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real_cuMemAlloc_v2(dptr, bytes);
+    if (worth_another_try(context, result))
+        result = real_cuMemAlloc_v2(dptr, bytes);
     fault_note(context, result);
     return alloc_count_forwarded(context, device_for(context), result,
                                  result == CUDA_SUCCESS ? *dptr : 0, bytes, context_ending());
@@ -190,6 +203,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width,
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real_cuMemAllocPitch_v2(dptr, pitch, width, height, element_bytes);
+    if (worth_another_try(context, result))
+        result = real_cuMemAllocPitch_v2(dptr, pitch, width, height, element_bytes);
     fault_note(context, result);
     size_t bytes;
     if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
@@ -345,6 +360,12 @@ static bool alloc_async_serve(struct context *context, CUdeviceptr *dptr, size_t
     return id != 0 && alloc_serve(context, bytes, id, TAG_STREAM_ORDERED, dptr);
 }
 
+static CUresult real_alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz)
+{
+    return ptsz ? real_cuMemAllocAsync_ptsz(dptr, bytes, stream)
+                : real_cuMemAllocAsync(dptr, bytes, stream);
+}
+
 static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz)
 {
     CUcontext current;
@@ -358,8 +379,9 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bo
     DEVICE_COUNT(device, alloc_async_calls, 1);
     if (served)
         return CUDA_SUCCESS;
-    CUresult result = ptsz ? real_cuMemAllocAsync_ptsz(dptr, bytes, stream)
-                           : real_cuMemAllocAsync(dptr, bytes, stream);
+    CUresult result = real_alloc_async(dptr, bytes, stream, ptsz);
+    if (worth_another_try(context, result))
+        result = real_alloc_async(dptr, bytes, stream, ptsz);
     fault_note(context, result);
     bool captured = context != NULL && capture_in_progress() && stream_may_capture(stream, ptsz);
     if (captured)

@@ -46,6 +46,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (context != NULL) {
         deferred_flush(context);
         pool_collect(context->pool);
+        *free_bytes += device_idle_elsewhere(context);
         *free_bytes += pool_available_bytes(context->pool, *free_bytes);
     }
     return result;
