@@ -13,6 +13,7 @@
 #include "deferred.h"
 #include "driver.h"
 #include "fence.h"
+#include "figures.h"
 #include "forwarded.h"
 #include "options.h"
 
@@ -103,6 +104,17 @@ bool device_reached_from_outside(const struct device *device)
            __atomic_load_n(&device->peer_enabled, __ATOMIC_RELAXED);
 }
 
+struct context *device_context(const struct device *device, int *slot)
+{
+    while (*slot < CONTEXTS_MAX) {
+        struct context *context = &contexts[(*slot)++];
+        if (__atomic_load_n(&context->handle, __ATOMIC_ACQUIRE) != NULL &&
+            context->device == device)
+            return context;
+    }
+    return NULL;
+}
+
 static struct context *context_find_locked(CUcontext handle)
 {
     for (int i = 0; i < CONTEXTS_MAX; i++)
@@ -147,9 +159,10 @@ static struct context *context_make_locked(CUcontext handle, struct device *devi
 /* A second pool: from here on the device keeps the peaks of their sum. */
 static void pools_join_locked(struct device *device)
 {
-    for (int i = 0; i < CONTEXTS_MAX && device->contexts_served > 1; i++)
-        if (contexts[i].handle != NULL && contexts[i].device == device)
-            pool_join(contexts[i].pool, &device->together);
+    struct context *context;
+    for (int slot = 0;
+         device->contexts_served > 1 && (context = device_context(device, &slot)) != NULL;)
+        pool_join(context->pool, &device->together);
 }
 
 static struct context *context_look_up(CUcontext handle)
@@ -204,57 +217,6 @@ struct context *context_of_pool(const struct pool *pool, struct context *likely)
     return NULL;
 }
 
-enum { TOTAL, LEVEL, PEAK };
-
-/* Adds one pool's figures to a sum. Levels add up only for living pools; peaks are the highest of
- * any one pool, since pools need not peak together: see peaks_together(). */
-static void stats_add(struct pool_stats *sum, const struct pool_stats *more, bool living)
-{
-#define STAT(name, unit, kind, meaning)                                                            \
-    if (kind == TOTAL || (kind == LEVEL && living))                                                \
-        sum->name += more->name;                                                                   \
-    else if (kind == PEAK && more->name > sum->name)                                               \
-        sum->name = more->name;
-    uint64_t largest_free_run_bytes = sum->largest_free_run_bytes > more->largest_free_run_bytes
-                                          ? sum->largest_free_run_bytes
-                                          : more->largest_free_run_bytes;
-#include "../pool/stats.def"
-#undef STAT
-    sum->largest_free_run_bytes = living ? largest_free_run_bytes : 0;
-    for (int i = 0; i < POOL_STATS_CLASSES_MAX; i++) {
-        sum->classes[i].slot_bytes = more->classes[i].slot_bytes;
-        sum->classes[i].allocations += more->classes[i].allocations;
-        if (!living)
-            continue;
-        sum->classes[i].slabs += more->classes[i].slabs;
-        sum->classes[i].slots_total += more->classes[i].slots_total;
-        sum->classes[i].slots_live += more->classes[i].slots_live;
-        sum->classes[i].slots_limbo += more->classes[i].slots_limbo;
-        sum->classes[i].requested_bytes += more->classes[i].requested_bytes;
-    }
-    for (int i = 0; living && i < POOL_STATS_ORDERS; i++) {
-        sum->free_runs_by_order[i] += more->free_runs_by_order[i];
-        sum->free_bytes_by_order[i] += more->free_bytes_by_order[i];
-    }
-}
-
-/* Frees kept back for a fence are frees, and none of them waited. */
-static void kept_add(struct pool_stats *sum, const struct context *context)
-{
-    uint64_t kept = deferred_kept(context->deferred);
-    sum->frees += kept;
-    sum->fenced_frees += kept;
-}
-
-static void peaks_together(struct pool_stats *sum, const struct pool_together *together)
-{
-#define TOGETHER(level)                                                                            \
-    if (__atomic_load_n(&together->peak_##level, __ATOMIC_RELAXED) > sum->peak_##level)            \
-        sum->peak_##level = __atomic_load_n(&together->peak_##level, __ATOMIC_RELAXED);
-    POOL_LEVELS(TOGETHER)
-#undef TOGETHER
-}
-
 /* Claims a context for retiring, so that only one thread does it. */
 static struct context *context_claim(CUcontext handle)
 {
@@ -283,7 +245,6 @@ struct context *contexts_drop_begin(CUcontext handle)
 
 void contexts_drop_end(struct context *context)
 {
-    static struct pool_stats last; /* under registry_lock: too large for a small thread stack */
     if (context == NULL)
         return;
     struct pool *pool = context->pool;
@@ -291,9 +252,7 @@ void contexts_drop_end(struct context *context)
         pool_destroy(pool, true);
     fence_forget_context(context);
     pthread_mutex_lock(&registry_lock);
-    pool_stats_read(pool, &last);
-    kept_add(&last, context);
-    stats_add(&context->device->retired, &last, false);
+    figures_retire(context);
     __atomic_store_n(&context->handle, NULL, __ATOMIC_RELEASE);
     __atomic_fetch_add(&generation, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&registry_lock);
@@ -308,13 +267,6 @@ uint64_t context_room(void *self, uint64_t *total_out)
         return UINT64_MAX;
     *total_out = total_bytes;
     return free_bytes;
-}
-
-/* The pool in a slot if it belongs to the device, else NULL. */
-static struct pool *slot_pool(int slot, const struct device *device)
-{
-    bool used = __atomic_load_n(&contexts[slot].handle, __ATOMIC_ACQUIRE) != NULL;
-    return used && contexts[slot].device == device ? contexts[slot].pool : NULL;
 }
 
 /* Frees kept back in a context that need not be the caller's, which the driver is called for: it
@@ -333,11 +285,10 @@ static void kept_collect(struct context *context, struct pool *pool)
 bool device_idle_release(struct device *device)
 {
     bool released = false;
-    for (int i = 0; i < CONTEXTS_MAX; i++) {
-        struct pool *pool = slot_pool(i, device);
-        if (pool == NULL)
-            continue;
-        kept_collect(&contexts[i], pool);
+    struct context *context;
+    for (int slot = 0; (context = device_context(device, &slot)) != NULL;) {
+        struct pool *pool = context->pool;
+        kept_collect(context, pool);
         if (pool_trim(pool, 0) > 0)
             released = true;
     }
@@ -347,11 +298,12 @@ bool device_idle_release(struct device *device)
 uint64_t device_idle_elsewhere(const struct context *context)
 {
     uint64_t bytes = 0;
-    for (int i = 0; i < CONTEXTS_MAX; i++) {
-        struct pool *pool = slot_pool(i, context->device);
-        if (pool == NULL || pool == context->pool)
+    struct context *other;
+    for (int slot = 0; (other = device_context(context->device, &slot)) != NULL;) {
+        struct pool *pool = other->pool;
+        if (other == context)
             continue;
-        kept_collect(&contexts[i], pool);
+        kept_collect(other, pool);
         bytes += pool_releasable_bytes(pool);
     }
     return bytes;
@@ -362,48 +314,8 @@ void device_peer_add(struct device *device, CUdevice peer)
     if (peer < 0 || peer >= DEVICES_MAX)
         return;
     __atomic_fetch_or(&device->peers, (uint64_t)1 << peer, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < CONTEXTS_MAX; i++)
-        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) != NULL && contexts[i].vmm &&
-            contexts[i].device == device)
-            backing_vmm_share(contexts[i].pool, device);
-}
-
-size_t devices_collect(struct report_device *rows, size_t rows_max)
-{
-    static struct pool_stats one;
-    size_t count = 0;
-    for (int d = 0; d < DEVICES_MAX && count < rows_max; d++) {
-        struct device *device = &devices[d];
-        struct report_device *row = &rows[count];
-        if (!__atomic_load_n(&device->known, __ATOMIC_ACQUIRE))
-            continue;
-        memset(row, 0, sizeof(*row));
-        row->pool = device->retired;
-        for (int i = 0; i < CONTEXTS_MAX; i++) {
-            if (contexts[i].handle == NULL || contexts[i].device != device)
-                continue;
-            pool_stats_read(contexts[i].pool, &one);
-            kept_add(&one, &contexts[i]);
-            stats_add(&row->pool, &one, true);
-        }
-        peaks_together(&row->pool, &device->together);
-        memcpy(&row->counters, &device->counters, sizeof(row->counters));
-        struct counters *c = &row->counters;
-        c->alloc_served = row->pool.allocations;
-        c->alloc_calls = c->alloc_served + c->alloc_forwarded + c->alloc_failed;
-        c->free_served = row->pool.frees;
-        c->free_calls = c->free_served + c->free_forwarded + c->free_failed;
-        c->free_waits += row->pool.frees - row->pool.fenced_frees;
-        if (c->alloc_calls == 0)
-            continue;
-        row->ordinal = device->handle;
-        memcpy(row->name, device->name, sizeof(row->name));
-        row->total_bytes = device->total_bytes;
-        row->contexts = device->contexts_served;
-        for (int i = 0; i < REFUSED_FREES_MAX; i++)
-            if (__atomic_load_n(&device->refused_frees[i].ready, __ATOMIC_ACQUIRE))
-                row->refused_frees[row->refused_count++] = device->refused_frees[i].free;
-        count++;
-    }
-    return count;
+    struct context *context;
+    for (int slot = 0; (context = device_context(device, &slot)) != NULL;)
+        if (context->vmm)
+            backing_vmm_share(context->pool, device);
 }

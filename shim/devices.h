@@ -4,7 +4,7 @@
  * pool before the driver can hand out the same handle or addresses again. Slots are static and
  * reused, so a stale pointer is safe to read: its pool answers POOL_CLOSED.
  *
- * What it leaves out: serving calls (hooks_*.c), waiting (wait.c).
+ * What it leaves out: serving calls (hooks_*.c), waiting (wait.c), adding figures up (figures.c).
  *
  * Locks: registry_lock for making and dropping contexts. No driver call is made under it, and of
  * other locks only those of pools are taken under it. visit_lock, outside it: a context is not
@@ -22,6 +22,9 @@
 #include "../pool/pool.h"
 #include "process.h"
 #include "report.h"
+
+/* The pool's tag of a block: which kind of call allocated it. */
+enum block_tag { TAG_ORDINARY = 0, TAG_STREAM_ORDERED = 1 };
 
 #define DEVICES_MAX 64 /* GPUs a process can see; later ones are forwarded to the driver */
 
@@ -62,6 +65,10 @@ struct context {
     uint32_t waits_needed;     /* fence.c: newest number that a fence waits for; waits_ended: newest
                                   reached */
     uint32_t waits_ended;
+    /* stream_use.c: */
+    uint64_t async_bytes; /* of live stream-ordered blocks, as the driver's pool would count them */
+    uint64_t async_high_bytes; /* the most, since the program last reset it */
+    uint64_t async_kept_bytes; /* the most, since the program last trimmed the pool */
 };
 
 /* The context current to this thread, with its pool; made on first sight. *current_out is the
@@ -75,6 +82,10 @@ struct context *context_of(CUcontext current);
 /* The context whose pool this is; NULL when it was dropped meanwhile.
  * likely: tried first; may be NULL. */
 struct context *context_of_pool(const struct pool *pool, struct context *likely);
+
+/* The device's contexts, one a call, in no order; NULL: no more. slot: 0 at first. A context may be
+ * dropped at any time: its pool is safe to call, its handle is not. */
+struct context *device_context(const struct device *device, int *slot);
 
 /* Around the end of a context: nothing of its pool is served from begin on; end, called when it was
  * destroyed or reset, gives the slot back. Begin returns NULL for NULL and unknown handles, which
@@ -112,10 +123,6 @@ struct device *device_for_counting(void);
 /* True when a context's own synchronise may not reach all work that a native free waits for: green
  * contexts, and peers. (A second ordinary context is not waited for natively either; measured.) */
 bool device_reached_from_outside(const struct device *device);
-
-/* Fills one row for each device that saw an allocation call.
- * Returns the number of rows. Called at exit: no driver call, no lock that could hang. */
-size_t devices_collect(struct report_device *rows, size_t rows_max);
 
 /* Adds to a counter of a device; device may be NULL. */
 #define DEVICE_COUNT(device, counter, amount)                                                      \

@@ -26,10 +26,8 @@
 #include "fence.h"
 #include "forwarded.h"
 #include "options.h"
+#include "stream_use.h"
 #include "wait.h"
-
-/* Kept with each block: which kind of call allocated it. */
-enum { TAG_ORDINARY = 0, TAG_STREAM_ORDERED = 1 };
 
 /* The first handle that is a real stream; 0, 1 and 2 mean the default streams. */
 #define STREAM_HANDLE_FIRST_REAL ((uintptr_t)3)
@@ -298,6 +296,12 @@ static CUresult free_forward(CUdeviceptr dptr)
     return free_by_driver(dptr == 0 ? NULL : device_for_counting(), dptr);
 }
 
+static void async_uncount(struct context *owner, const struct pool_block *block, CUresult result)
+{
+    if (result == CUDA_SUCCESS && block->tag == TAG_STREAM_ORDERED)
+        stream_use_remove(owner, block->requested_bytes);
+}
+
 CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 {
     CUcontext current;
@@ -315,6 +319,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
             result = CUDA_SUCCESS;
         else
             result = free_waiting(owner, current, &block);
+        async_uncount(owner, &block, result);
     }
     errno = saved_errno;
     return result;
@@ -357,7 +362,10 @@ static bool alloc_async_serve(struct context *context, CUdeviceptr *dptr, size_t
         __atomic_load_n(&context->device->green_made, __ATOMIC_RELAXED))
         return false;
     uint64_t id = stream_servable(context, stream, ptsz);
-    return id != 0 && alloc_serve(context, bytes, id, TAG_STREAM_ORDERED, dptr);
+    if (id == 0 || !alloc_serve(context, bytes, id, TAG_STREAM_ORDERED, dptr))
+        return false;
+    stream_use_add(context, bytes);
+    return true;
 }
 
 static CUresult real_alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz)
@@ -473,6 +481,7 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
             result = free_on_stream(owner, current, stream, ptsz, &block);
         else
             result = free_mixed(owner, current, &block);
+        async_uncount(owner, &block, result);
     }
     errno = saved_errno;
     return result;

@@ -1,14 +1,20 @@
-/* hooks_mempool.c - the driver's own memory pools: a program that configures or measures the
- * default pool, or sets another one, gets the driver's pool for its stream-ordered calls from then
+/* hooks_mempool.c - the driver's own memory pools. What the program asks of the default pool is
+ * answered with our share of its stream-ordered blocks included. A program that sets another pool,
+ * or lets peers at the default one, gets the driver's pool for its stream-ordered calls from then
  * on.
  *
- * The release threshold and the reuse settings change nothing that a program can see in memory
- * served from our pool, so they are passed on and serving continues.
+ * The release threshold and the reuse settings are passed on, and serving continues: they change
+ * nothing that a program can see in memory served from our pool but what is told to be reserved.
+ * There the driver's step is counted, and what the threshold would keep.
  *
  * What it leaves out: explicit pools, which are always the driver's. Lock: none.
  */
 #include "devices.h"
 #include "driver.h"
+#include "stream_use.h"
+
+/* The first cudaMallocAsync takes this much from an H200 (measured). */
+#define RESERVE_STEP_BYTES ((uint64_t)32 << 20)
 
 static void async_to_driver(struct device *device)
 {
@@ -16,22 +22,56 @@ static void async_to_driver(struct device *device)
         __atomic_store_n(&device->async_to_driver, true, __ATOMIC_RELAXED);
 }
 
-/* Marks the device whose default pool this is; other pools are not our business. */
-static void default_pool_touched(CUmemoryPool pool)
+/* The device whose default pool this is; NULL: other pools are not our business. */
+static struct device *device_of_default_pool(CUmemoryPool pool)
 {
-    for (CUdevice i = 0; i < DEVICES_MAX && pool != NULL; i++) {
+    for (CUdevice i = 0; i < DEVICES_MAX && pool != NULL && process_serves(); i++) {
         struct device *device = device_known(i);
         if (device != NULL && device->default_pool == pool)
-            async_to_driver(device);
+            return device;
     }
+    return NULL;
 }
 
-static bool attribute_is_harmless(CUmemPool_attribute attribute)
+static uint64_t step_up(uint64_t bytes)
 {
-    return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ||
-           attribute == CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
-           attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC ||
-           attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+    return (bytes + RESERVE_STEP_BYTES - 1) / RESERVE_STEP_BYTES * RESERVE_STEP_BYTES;
+}
+
+static uint64_t threshold_of(CUmemoryPool pool)
+{
+    cuuint64_t bytes = 0;
+    bool known =
+        real_cuMemPoolGetAttribute != NULL &&
+        real_cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes) == CUDA_SUCCESS;
+    return known ? bytes : 0;
+}
+
+/* What the driver's pool would hold for our blocks. */
+static uint64_t reserved_bytes(CUmemoryPool pool, const struct stream_use *use)
+{
+    uint64_t threshold = threshold_of(pool);
+    uint64_t kept = use->kept_bytes < threshold ? use->kept_bytes : threshold;
+    return step_up(use->bytes > kept ? use->bytes : kept);
+}
+
+/* Our share of an attribute's value. */
+static uint64_t attribute_share(const struct device *device, CUmemoryPool pool,
+                                CUmemPool_attribute attribute)
+{
+    struct stream_use use = stream_use_of(device);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return reserved_bytes(pool, &use);
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return step_up(use.high_bytes);
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        return use.bytes;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return use.high_bytes;
+    default:
+        return 0;
+    }
 }
 
 CUresult hook_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
@@ -59,32 +99,46 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attri
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (!attribute_is_harmless(attribute))
-        default_pool_touched(pool);
-    return real_cuMemPoolSetAttribute(pool, attribute, value);
+    const struct device *device = device_of_default_pool(pool);
+    uint64_t threshold = device != NULL ? threshold_of(pool) : 0;
+    CUresult result = real_cuMemPoolSetAttribute(pool, attribute, value);
+    if (device == NULL || result != CUDA_SUCCESS)
+        return result;
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        stream_use_keep(device, threshold);
+    if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
+        attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        stream_use_reset(device);
+    return result;
 }
 
 CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (!attribute_is_harmless(attribute))
-        default_pool_touched(pool);
-    return real_cuMemPoolGetAttribute(pool, attribute, value);
+    CUresult result = real_cuMemPoolGetAttribute(pool, attribute, value);
+    const struct device *device = result == CUDA_SUCCESS ? device_of_default_pool(pool) : NULL;
+    uint64_t share = device != NULL ? attribute_share(device, pool, attribute) : 0;
+    if (share > 0)
+        *(cuuint64_t *)value += share;
+    return result;
 }
 
 CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    default_pool_touched(pool);
-    return real_cuMemPoolTrimTo(pool, keep_bytes);
+    CUresult result = real_cuMemPoolTrimTo(pool, keep_bytes);
+    const struct device *device = result == CUDA_SUCCESS ? device_of_default_pool(pool) : NULL;
+    if (device != NULL)
+        stream_use_trim(device, keep_bytes);
+    return result;
 }
 
 CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    default_pool_touched(pool);
+    async_to_driver(device_of_default_pool(pool));
     return real_cuMemPoolSetAccess(pool, access, count);
 }

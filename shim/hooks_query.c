@@ -73,6 +73,12 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdevice
     return result;
 }
 
+static CUmemoryPool default_pool_of(const struct pool_block *block)
+{
+    const struct context *owner = context_of_pool(block->pool, NULL);
+    return owner != NULL ? owner->device->default_pool : NULL;
+}
+
 /* Replaces the driver's answer, which is about the segment, where the block's differs. */
 static void attribute_correct(CUpointer_attribute attribute, void *data,
                               const struct pool_block *block)
@@ -90,8 +96,12 @@ static void attribute_correct(CUpointer_attribute attribute, void *data,
         *(size_t *)data = block->requested_bytes;
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        if (block->address != block->segment_address)
+        if (block->address != block->segment_address || block->tag == TAG_STREAM_ORDERED)
             *(int *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        if (block->tag == TAG_STREAM_ORDERED)
+            *(CUmemoryPool *)data = default_pool_of(block);
         break;
     default:
         break;
@@ -146,8 +156,8 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     enum pooled pooled = block_find(dptr, &block);
-    if (pooled == POOLED_DEAD)
-        return real_cuIpcGetMemHandle(handle, DRIVER_UNKNOWN_ADDRESS);
+    if (pooled == POOLED_DEAD || (pooled == POOLED_LIVE && block.tag == TAG_STREAM_ORDERED))
+        return real_cuIpcGetMemHandle(handle, DRIVER_UNKNOWN_ADDRESS); /* memory of no such kind */
     if (pooled == POOLED_LIVE && block.address != block.segment_address)
         return ipc_refuse();
     return real_cuIpcGetMemHandle(handle, dptr);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "devices.h"
+#include "figures.h"
 #include "options.h"
 #include "report.h"
 

@@ -15,5 +15,9 @@ int main(void)
     cudaGetLastError();
     MUST(cudaFree(second));
     SHOW(cudaIpcGetMemHandle(&handle, second));
+    MUST(cudaMallocAsync(&second, 32 * MIB, 0)); /* memory of a pool has no such handle */
+    SHOW(cudaIpcGetMemHandle(&handle, second));
+    SHOW_LAST();
+    MUST(cudaFreeAsync(second, 0));
     return 0;
 }
