@@ -5,6 +5,13 @@ ifeq ($(origin CC),default)
 CC      := gcc
 endif
 PREFIX  ?= /usr/local
+
+# The library itself is optimised as a whole unless CFLAGS say otherwise. Its objects are complete
+# without that, for the tests that link them one by one. clang would need another linker for it.
+ifeq ($(origin CFLAGS),undefined)
+WHOLE   := -O3 $(if $(findstring Free Software,$(shell $(CC) --version 2>/dev/null)),-flto=auto -ffat-lto-objects)
+PIECES  := $(if $(findstring lto,$(WHOLE)),-fno-lto)
+endif
 CFLAGS  ?= -O2 -g
 
 # Where cuda.h is: $CUDA_HOME, beside nvcc, the usual place, or what scripts/setup fetched.
@@ -50,18 +57,18 @@ help: ## list the targets
 # --- objects ----------------------------------------------------------------------------------
 
 # Changes when the compiler or its flags do; every object depends on it.
-FLAGS := $(CC) $(BASE) $(CFLAGS) $(CUDA_INCLUDE)
+FLAGS := $(CC) $(BASE) $(CFLAGS) $(WHOLE) $(CUDA_INCLUDE)
 $(BUILD)/flags: always
 	@mkdir -p $(@D)
 	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
 
 $(BUILD)/obj/pool/%.o: pool/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) -fPIC -fvisibility=hidden -c -o $@ $<
+	$(CC) $(BASE) $(CFLAGS) $(WHOLE) -fPIC -fvisibility=hidden -c -o $@ $<
 
 $(BUILD)/obj/shim/%.o: shim/%.c $(BUILD)/flags | $(CUDA_INCLUDE)/cuda.h
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(UNWATCHED) -fPIC -fvisibility=hidden -ftls-model=initial-exec \
+	$(CC) $(BASE) $(CFLAGS) $(WHOLE) $(UNWATCHED) -fPIC -fvisibility=hidden -ftls-model=initial-exec \
 	    -isystem $(CUDA_INCLUDE) -c -o $@ $<
 
 # A sanitizer's own start calls dlsym, before it can watch any code.
@@ -90,7 +97,7 @@ $(BUILD)/exports.map: shim/hooks.def scripts/exports
 	mv $@.new $@
 
 $(LIBRARY): $(POOL_OBJECTS) $(SHIM_OBJECTS) $(BUILD)/exports.map
-	$(CC) $(CFLAGS) -shared -o $@ $(POOL_OBJECTS) $(SHIM_OBJECTS) $(LIBC_PARTS) \
+	$(CC) $(CFLAGS) $(WHOLE) -shared -o $@ $(POOL_OBJECTS) $(SHIM_OBJECTS) $(LIBC_PARTS) \
 	    -Wl,--version-script=$(BUILD)/exports.map -Wl,--no-undefined -Wl,-z,relro,-z,now,-z,nodelete
 
 # --- the simulated driver and the stand-in runtime --------------------------------------------------
@@ -117,7 +124,7 @@ $(BUILD)/sim/libcudart_static.a: $(RUN_OBJECTS)
 REPLAY_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/replay/*.c))
 replay: $(BUILD)/vramalloc-replay ## build vramalloc-replay, which drives the pool with recorded traces
 $(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(POOL_OBJECTS)
-	$(CC) $(CFLAGS) -o $@ $^ -lz -lpthread
+	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lz -lpthread
 
 # --- unit tests ---------------------------------------------------------------------------------------
 
@@ -127,7 +134,7 @@ $(BUILD)/unit/test_sim%: $(BUILD)/obj/tests/unit/test_sim%.o $(SIM_OBJECTS)
 
 $(BUILD)/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_HELPERS) $(POOL_OBJECTS) $(REPORT_OBJECTS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -o $@ $^ -lcmocka -lz -lpthread
+	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lcmocka -lz -lpthread
 
 units: $(UNITS)
 

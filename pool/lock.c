@@ -22,21 +22,24 @@ static inline void pause_briefly(void)
 
 void lock_take_slowly(struct lock *lock)
 {
+    static const struct timespec nap = {.tv_nsec = NAP_NS};
     int saved_errno = errno;
     for (int i = 0; i < SPINS; i++) {
-        if (__atomic_load_n(&lock->word, __ATOMIC_RELAXED) == 0 && lock_try(lock))
+        if (__atomic_load_n(&lock->held, __ATOMIC_RELAXED) == 0 && lock_try(lock))
             return;
         pause_briefly();
     }
-    while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0)
-        syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+    __atomic_fetch_add(&lock->waiters, 1, __ATOMIC_SEQ_CST);
+    while (!lock_try(lock))
+        syscall(SYS_futex, &lock->held, FUTEX_WAIT_PRIVATE, 1, &nap, NULL, 0);
+    __atomic_fetch_sub(&lock->waiters, 1, __ATOMIC_RELAXED);
     errno = saved_errno;
 }
 
 void lock_wake(struct lock *lock)
 {
     int saved_errno = errno;
-    syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    syscall(SYS_futex, &lock->held, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     errno = saved_errno;
 }
 

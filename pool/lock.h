@@ -1,9 +1,11 @@
 /* lock.h - the pool's lock: held for short constant work, never across a call that can block.
  *
- * One word: 0 free, 1 held, 2 held and perhaps waited for. Taking it free is one atomic exchange
- * and giving it back another, inlined: about half of what pthread_mutex costs, and there are three
- * of these in an allocation and its free. A thread that finds it held tries a few times, then
- * sleeps in the kernel until it is given back (Drepper, "Futexes Are Tricky", 2011, mutex 2).
+ * Taking it free is one locked instruction, inlined, and giving it back a plain store: there are
+ * three of these in an allocation and its free, and locked instructions are most of what the two
+ * cost. A thread that finds it held tries a few times, then says that it waits and sleeps in the
+ * kernel (a futex) until it is woken. Who gives it back looks whether somebody waits, but the
+ * processor may do that before others see the store: then nobody is woken, so a sleep ends after 1
+ * ms at the latest.
  *
  * What it leaves out: recursion, owners, fairness, error checking.
  */
@@ -14,7 +16,8 @@
 #include <stdint.h>
 
 struct lock {
-    uint32_t word; /* zero: free */
+    uint32_t held;    /* 0 or 1 */
+    uint32_t waiters; /* threads that sleep or are about to */
 };
 
 /* The slow halves, in lock.c. */
@@ -24,7 +27,7 @@ void lock_wake(struct lock *lock);
 static inline bool lock_try(struct lock *lock)
 {
     uint32_t expected = 0;
-    return __atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE,
+    return __atomic_compare_exchange_n(&lock->held, &expected, 1, false, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED);
 }
 
@@ -36,7 +39,8 @@ static inline void lock_take(struct lock *lock)
 
 static inline void lock_give(struct lock *lock)
 {
-    if (__builtin_expect(__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2, 0))
+    __atomic_store_n(&lock->held, 0, __ATOMIC_RELEASE);
+    if (__builtin_expect(__atomic_load_n(&lock->waiters, __ATOMIC_RELAXED) > 0, 0))
         lock_wake(lock);
 }
 

@@ -14,13 +14,20 @@
 #include "driver.h"
 #include "process.h"
 
-enum { CAPTURES_MAX = 256 };
+enum { CAPTURES_MAX = 256, PLACES = 256 };
 
-/* The gate: waits count themselves in before they look whether a capture begins or runs; a
+/* The gate: waits say that they are inside before they look whether a capture begins or runs; a
  * beginning capture says so before it looks for waits. Both orders are sequentially consistent, so
- * one of the two sees the other. */
-static uint32_t gate_waits;
-static uint32_t gate_beginning; /* captures that are beginning at this moment */
+ * one of the two sees the other. A thread has a place of its own to say it, which no other thread
+ * writes: it costs one locked instruction to enter and none to leave. The threads that come after
+ * PLACES have been given away share a counter. */
+static struct {
+    _Alignas(64) uint32_t inside;
+} gate_places[PLACES];
+static uint32_t gate_places_given;
+static uint32_t gate_shared_waits;
+static __thread uint32_t gate_place; /* from 1; 0: not known yet; above PLACES: none */
+static uint32_t gate_beginning;      /* captures that are beginning at this moment */
 static pthread_mutex_t gate_turn = PTHREAD_MUTEX_INITIALIZER; /* one capture begins at a time */
 static pthread_mutex_t set_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct capture_key capturing[CAPTURES_MAX]; /* packed from 0 */
@@ -33,18 +40,45 @@ bool capture_in_progress(void)
            __atomic_load_n(&overflowed, __ATOMIC_RELAXED);
 }
 
+static uint32_t place_take(void)
+{
+    uint32_t given = __atomic_load_n(&gate_places_given, __ATOMIC_RELAXED);
+    while (given < PLACES &&
+           !__atomic_compare_exchange_n(&gate_places_given, &given, given + 1, true,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    }
+    return given + 1;
+}
+
 bool capture_gate_enter(void)
 {
-    __atomic_fetch_add(&gate_waits, 1, __ATOMIC_SEQ_CST);
+    if (gate_place == 0)
+        gate_place = place_take();
+    if (gate_place <= PLACES) /* an exchange: a store that later loads cannot overtake */
+        __atomic_exchange_n(&gate_places[gate_place - 1].inside, 1, __ATOMIC_SEQ_CST);
+    else
+        __atomic_fetch_add(&gate_shared_waits, 1, __ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&gate_beginning, __ATOMIC_SEQ_CST) && !capture_in_progress())
         return true;
-    __atomic_fetch_sub(&gate_waits, 1, __ATOMIC_SEQ_CST);
+    capture_gate_leave();
     return false;
 }
 
 void capture_gate_leave(void)
 {
-    __atomic_fetch_sub(&gate_waits, 1, __ATOMIC_SEQ_CST);
+    if (gate_place <= PLACES)
+        __atomic_store_n(&gate_places[gate_place - 1].inside, 0, __ATOMIC_RELEASE);
+    else
+        __atomic_fetch_sub(&gate_shared_waits, 1, __ATOMIC_RELEASE);
+}
+
+static bool gate_empty(void)
+{
+    uint32_t given = __atomic_load_n(&gate_places_given, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < given; i++)
+        if (__atomic_load_n(&gate_places[i].inside, __ATOMIC_SEQ_CST) != 0)
+            return false;
+    return __atomic_load_n(&gate_shared_waits, __ATOMIC_SEQ_CST) == 0;
 }
 
 /* Waits until no wait of ours is inside: as long as a native free would hold up the beginning of a
@@ -54,7 +88,7 @@ static void gate_close(void)
     struct timespec nap = {.tv_nsec = 20000};
     pthread_mutex_lock(&gate_turn);
     __atomic_store_n(&gate_beginning, 1, __ATOMIC_SEQ_CST);
-    for (int turns = 0; __atomic_load_n(&gate_waits, __ATOMIC_SEQ_CST) > 0; turns++) {
+    for (int turns = 0; !gate_empty(); turns++) {
         if (turns < 100)
             sched_yield();
         else
