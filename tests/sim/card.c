@@ -234,6 +234,11 @@ static struct device *window_of(uint64_t address)
     return NULL;
 }
 
+bool card_reserved(uint64_t address)
+{
+    return window_of(address) != NULL;
+}
+
 void card_give(struct block *block)
 {
     struct device *device = &sim.devices[block->device];

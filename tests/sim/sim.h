@@ -449,6 +449,8 @@ CUresult card_take(struct device *device, size_t bytes, enum block_kind kind, st
 void card_give(struct block *block);
 bool card_charge(struct device *device, uint64_t bytes);
 struct block *card_find(uint64_t address); /* by any address inside */
+/* Whether an address is one that only device memory can have. */
+bool card_reserved(uint64_t address);
 char *card_view(struct block *block);      /* host address of its first byte; NULL on failure */
 struct block *block_new(enum block_kind kind, uint64_t address, size_t bytes);
 void block_list_add(struct block *block); /* off-card blocks: managed, host, mapped, IPC */
