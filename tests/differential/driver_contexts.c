@@ -235,7 +235,7 @@ void driver_peers(void)
         scope("the other device's block, from %d", i);
         DR(d.cuMemcpyDtoD(late[i], early[1 - i], 1000));
         DR(d.cuMemcpyDtoD(early[1 - i], late[i], 1000));
-        DR(d.cuMemcpyDtoD(late[1 - i], early[i], 1000));
+        DR(d.cuMemcpyDtoD(late[1 - i], late[i], 1000));
         DR(d.cuMemcpyDtoH(&byte, late[1 - i], 1));
         say("content %d", byte);
         DR(d.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, late[1 - i]));
@@ -243,6 +243,9 @@ void driver_peers(void)
         DR(d.cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, late[1 - i]));
         say("access %u", flags);
         block_state("the other device's block", late[1 - i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        MUST(d.cuCtxSetCurrent(contexts[i]));
         scope("free of the other device's block, from %d", i);
         DR(d.cuMemFree(early[1 - i] + 1));
         DR(d.cuMemFree(early[1 - i]));

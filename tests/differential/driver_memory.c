@@ -479,20 +479,6 @@ void driver_handles(void)
             say("flags %llu", flags);
         }
     }
-    if (HAS(cuMemSetAccess)) {
-        CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
-                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
-        scope("set access");
-        DR(d.cuMemSetAccess(large, 2 * MIB, &access, 1));
-        DR(d.cuMemSetAccess(large, 64 * MIB, &access, 1));
-        DR(d.cuMemSetAccess(small, 1000, &access, 1));
-        DR(d.cuMemsetD8(large, 1, 64 * MIB));
-    }
-    scope("unmap");
-    DR(d.cuMemUnmap(large, 2 * MIB));
-    DR(d.cuMemUnmap(large, 64 * MIB));
-    DR(d.cuMemAddressFree(large, 64 * MIB));
-    DR(d.cuMemsetD8(large, 1, 64 * MIB));
     if (HAS(cuMemPoolExportPointer)) {
         CUmemPoolPtrExportData data;
         scope("export pointer");
@@ -518,6 +504,20 @@ void driver_handles(void)
     }
     if (HAS(cuMemGetHandleForAddressRange))
         handles_of_range();
+    if (HAS(cuMemSetAccess)) {
+        CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+        scope("set access");
+        DR(d.cuMemSetAccess(large, 2 * MIB, &access, 1));
+        DR(d.cuMemSetAccess(large, 64 * MIB, &access, 1));
+        DR(d.cuMemSetAccess(small, 1000, &access, 1));
+        DR(d.cuMemsetD8(large, 1, 64 * MIB));
+    }
+    scope("unmap");
+    DR(d.cuMemUnmap(large, 2 * MIB));
+    DR(d.cuMemUnmap(large, 64 * MIB));
+    DR(d.cuMemAddressFree(large, 64 * MIB));
+    DR(d.cuMemsetD8(large, 1, 64 * MIB));
 }
 
 void driver_advice(void)

@@ -369,16 +369,18 @@ void runtime_fault(void)
     RT(cudaMemset(a, 1, 10));
     scope("after the reset of a fault");
     RT(cudaDeviceReset());
+    RT(cudaFree(a));
+    RT(cudaFree(async));
     RT(cudaMalloc(&b, 1000));
     RT(cudaMemset(b, 1, 1000));
     RT(cudaDeviceSynchronize());
-    RT(cudaFree(a));
-    RT(cudaFree(async));
+    RT(cudaFree(b));
     RT(cudaFree(b));
 }
 
 /* --- other processes ---------------------------------------------------------------------------------- */
 
+/* more: how many bytes to read; "0": the block was freed, and its bytes are nobody's */
 void runtime_ipc_child(const char *text, const char *more)
 {
     size_t bytes = strtoull(more, NULL, 10);
@@ -394,13 +396,14 @@ void runtime_ipc_child(const char *text, const char *more)
     }
     if (RT(cudaIpcOpenMemHandle(&a, handle, cudaIpcMemLazyEnablePeerAccess)) != cudaSuccess)
         return;
-    block_named("opened", ADDRESS(a), bytes);
-    RT(cudaMemcpy(&first, a, 1, cudaMemcpyDeviceToHost));
-    RT(cudaMemcpy(&last, (char *)a + bytes - 1, 1, cudaMemcpyDeviceToHost));
-    say("content %d %d", first, last);
+    if (bytes != 0) {
+        RT(cudaMemcpy(&first, a, 1, cudaMemcpyDeviceToHost));
+        RT(cudaMemcpy(&last, (char *)a + bytes - 1, 1, cudaMemcpyDeviceToHost));
+        say("content %d %d", first, last);
+    }
     RT(cudaPointerGetAttributes(&answer, a));
-    say("type %d device %d at %s", (int)answer.type, answer.device,
-        where(ADDRESS(answer.devicePointer)));
+    say("type %d device %d at itself %d", (int)answer.type, answer.device,
+        answer.devicePointer == a);
     RT(cudaIpcOpenMemHandle(&second, handle, cudaIpcMemLazyEnablePeerAccess));
     RT(cudaFree(a));
     RT(cudaIpcCloseMemHandle(a));
@@ -429,8 +432,9 @@ void runtime_ipc(void)
         snprintf(number, sizeof(number), "%zu", some[i]);
         in_child(false, "runtime_ipc_child", text, number);
         in_child(true, "runtime_ipc_child", text, number);
+        scope("freed after export, block %d of %zu", i, some[i]);
         RT(cudaFree(blocks[i]));
-        in_child(false, "runtime_ipc_child", text, number);
+        in_child(false, "runtime_ipc_child", text, "0");
         RT(cudaIpcGetMemHandle(&handle, blocks[i]));
     }
 }

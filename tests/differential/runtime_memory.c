@@ -129,7 +129,8 @@ static void attributes_of(const void *pointer)
     memset(&answer, 0, sizeof(answer));
     RT(cudaPointerGetAttributes(&answer, pointer));
     say("type %d device %d at %s, host %s", (int)answer.type, answer.device,
-        where(ADDRESS(answer.devicePointer)), where(ADDRESS(answer.hostPointer)));
+        answer.devicePointer == pointer ? "itself" : where(ADDRESS(answer.devicePointer)),
+        answer.hostPointer == pointer ? "itself" : where(ADDRESS(answer.hostPointer)));
 }
 
 void runtime_pointers(void)

@@ -47,7 +47,7 @@ static CUresult pointer_number(const struct block *block, CUpointer_attribute at
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         if (block->kind == BLOCK_MAPPED)
             return CUDA_ERROR_NOT_SUPPORTED;
-        *(unsigned int *)data = 0;
+        *(unsigned int *)data = block->sync_memops;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *(unsigned int *)data = block->kind == BLOCK_MANAGED;
@@ -152,10 +152,13 @@ CUresult pointer_attributes(unsigned int count, CUpointer_attribute *attributes,
 
 CUresult pointer_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    const struct block *block = card_find(address);
+    struct block *block = card_find(address);
     if (value == NULL || block == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
-    return block->kind == BLOCK_MAPPED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    if (block->kind == BLOCK_MAPPED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    block->sync_memops = *(const unsigned int *)value != 0;
+    return CUDA_SUCCESS;
 }
 
 /* --- other processes

@@ -187,6 +187,7 @@ struct block {
     struct context *context; /* NULL: outlives contexts */
     uint64_t context_id;
     uint64_t buffer_id;
+    bool sync_memops; /* as the program set it */
     char *view;            /* its bytes as the host sees them; NULL until first touched */
     struct op *free_op;    /* freed by cuMemFreeAsync, not yet given back */
     struct mempool *pool;  /* CHUNK, PIECE */
