@@ -135,7 +135,7 @@ CUdeviceptr block_make(const char *name, size_t bytes)
 
 #ifdef WITH_RUNTIME
 #    define TEXT(name)  TEXT_(name)
-#    define TEXT_(name) #name
+#    define TEXT_(name) #    name
 
 void driver_bind(void)
 {

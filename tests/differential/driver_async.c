@@ -154,7 +154,8 @@ void driver_async(void)
     DR(d.cuCtxSynchronize());
 }
 
-/* --- the default pool --------------------------------------------------------------------------- */
+/* --- the default pool ---------------------------------------------------------------------------
+ */
 
 static void pool_attributes(CUmemoryPool pool, const char *when)
 {
@@ -231,8 +232,8 @@ void driver_pool(void)
     pool_attributes(pool, "at the end");
 }
 
-
-/* --- captures ------------------------------------------------------------------------------------- */
+/* --- captures
+ * ------------------------------------------------------------------------------------- */
 
 static const char *const mode_names[] = {"global", "thread-local", "relaxed"};
 
@@ -265,7 +266,7 @@ static void capture_call(enum capture_call call)
         DR(d.cuMemAlloc(&a, 1000));
         break;
     case CALL_ALLOC_LARGE:
-        DR(d.cuMemAlloc(&a, 300 * MIB));
+        DR(d.cuMemAlloc(&a, 40 * MIB));
         break;
     case CALL_FREE:
         DR(d.cuMemFree(capture_block));
@@ -377,7 +378,8 @@ static void capture_nodes(int mode)
     }
     if (graph != NULL)
         DR(d.cuGraphDestroy(graph));
-    static const char *const frees[] = {"an async block", "an ordinary block", "an interior address"};
+    static const char *const frees[] = {"an async block", "an ordinary block",
+                                        "an interior address"};
     CUdeviceptr freed[] = {pooled, plain, plain + 5};
     for (int i = 0; i < 3; i++) {
         scope("free node of %s, %s", frees[i], mode_names[mode]);

@@ -3,7 +3,8 @@
  */
 #include "differential.h"
 
-/* --- threads ------------------------------------------------------------------------------------ */
+/* --- threads ------------------------------------------------------------------------------------
+ */
 
 static void current_said(void)
 {
@@ -55,7 +56,8 @@ void driver_threads(void)
     current_said();
 }
 
-/* --- contexts ------------------------------------------------------------------------------------ */
+/* --- contexts ------------------------------------------------------------------------------------
+ */
 
 static void block_state(const char *what, CUdeviceptr block)
 {
@@ -188,7 +190,8 @@ void driver_primary(void)
     DR(d.cuMemFree(large));
 }
 
-/* --- devices --------------------------------------------------------------------------------------- */
+/* --- devices
+ * --------------------------------------------------------------------------------------- */
 
 void driver_peers(void)
 {
@@ -257,7 +260,8 @@ void driver_peers(void)
     }
 }
 
-/* --- other processes -------------------------------------------------------------------------------- */
+/* --- other processes
+ * -------------------------------------------------------------------------------- */
 
 static void to_hex(char *text, const CUipcMemHandle *handle)
 {
@@ -294,7 +298,8 @@ void driver_ipc_child(const char *text, const char *more)
     say("content %d %d", first, last);
     DR(d.cuMemGetAddressRange(&base, &range, a));
     say("base %s, range as the block %d", where(base), range == bytes);
-    if (DR(d.cuIpcOpenMemHandle(&second, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) == CUDA_SUCCESS)
+    if (DR(d.cuIpcOpenMemHandle(&second, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) ==
+        CUDA_SUCCESS)
         say("opened twice: the same address %d", second == a);
     DR(d.cuIpcGetMemHandle(&handle, a));
     DR(d.cuMemFree(a));

@@ -297,7 +297,8 @@ void driver_unified(void)
     DR(d.cuCtxSynchronize());
 }
 
-/* --- textures, surfaces, arrays --------------------------------------------------------------------- */
+/* --- textures, surfaces, arrays
+ * --------------------------------------------------------------------- */
 
 static void texture_linear(CUdeviceptr address, size_t bytes, const char *what)
 {

@@ -4,11 +4,10 @@
  */
 #include "differential.h"
 
-static const size_t sizes[] = {1,          2,           255,        256,         257,
-                               511,        512,         513,        1000,        4096,
-                               8191,       8192,        8193,       65535,       65536,
-                               65537,      MIB - 1,     MIB,        MIB + 1,     2 * MIB,
-                               2 * MIB + 1, 3 * MIB + 5, 31 * MIB, 32 * MIB + 1, 100 * MIB};
+static const size_t sizes[] = {
+    1,       2,       255,         256,         257,      511,          512,      513,     1000,
+    4096,    8191,    8192,        8193,        65535,    65536,        65537,    MIB - 1, MIB,
+    MIB + 1, 2 * MIB, 2 * MIB + 1, 3 * MIB + 5, 31 * MIB, 32 * MIB + 1, 100 * MIB};
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 static void allocate_edges(void)
@@ -66,7 +65,8 @@ static void free_foreign(void)
 
 static void pitched(void)
 {
-    static const size_t widths[] = {0, 1, 4, 511, 512, 513, 1000, 4096, 70000, SIZE_MAX, SIZE_MAX / 2};
+    static const size_t widths[] = {0,    1,    4,     511,      512,         513,
+                                    1000, 4096, 70000, SIZE_MAX, SIZE_MAX / 2};
     static const size_t heights[] = {0, 1, 7, 1000, SIZE_MAX};
     static const unsigned elements[] = {0, 1, 2, 4, 8, 16, 32};
     CUdeviceptr a = 77;
@@ -187,7 +187,8 @@ void driver_ranges(void)
     in_thread(range_elsewhere, &a);
 }
 
-/* --- attributes ---------------------------------------------------------------------------------- */
+/* --- attributes ----------------------------------------------------------------------------------
+ */
 
 enum { ATTRIBUTE_LAST = 23, ATTRIBUTE_BYTES = 64 };
 
@@ -312,12 +313,14 @@ static void attribute_set(const char *kind, CUdeviceptr address)
     unsigned int on = 1, off = 0, wrong = 7, value = 5;
     scope("set attribute of %s", kind);
     DR(d.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
-    DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
-    say("SYNC_MEMOPS %u", value);
+    if (DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address)) ==
+        CUDA_SUCCESS)
+        say("it is %u", value);
     DR(d.cuPointerSetAttribute(&wrong, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
     DR(d.cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
-    DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
-    say("SYNC_MEMOPS %u", value);
+    if (DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address)) ==
+        CUDA_SUCCESS)
+        say("it is %u", value);
     DR(d.cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
     DR(d.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
     DR(d.cuPointerSetAttribute(&on, (CUpointer_attribute)99, address));
@@ -330,16 +333,18 @@ static void attribute_set_is_own(void)
     scope("SYNC_MEMOPS is a block's own");
     CUdeviceptr a = block_make("A", 1000), b = block_make("B", 1000);
     DR(d.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
-    DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a + 999));
-    say("the block %u", value);
-    DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, b));
-    say("its neighbour %u", value);
+    if (DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a + 999)) ==
+        CUDA_SUCCESS)
+        say("the block %u", value);
+    if (DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, b)) == CUDA_SUCCESS)
+        say("its neighbour %u", value);
     DR(d.cuMemFree(a));
     block_ended(a);
     DR(d.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
     CUdeviceptr again = block_make("again", 1000);
-    DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, again));
-    say("the next block %u", value);
+    if (DR(d.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, again)) ==
+        CUDA_SUCCESS)
+        say("the next block %u", value);
     DR(d.cuMemFree(again));
     DR(d.cuMemFree(b));
 }
@@ -408,14 +413,15 @@ void driver_attributes(void)
     buffer_ids();
 }
 
-/* --- handles and access ---------------------------------------------------------------------------- */
+/* --- handles and access
+ * ---------------------------------------------------------------------------- */
 
 static void handle_of_range(const char *kind, CUdeviceptr address, size_t bytes)
 {
     int file = -1;
     scope("dma-buf of %s", kind);
-    CUresult result = DR(d.cuMemGetHandleForAddressRange(
-        &file, address, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    CUresult result = DR(d.cuMemGetHandleForAddressRange(&file, address, bytes,
+                                                         CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
     say("a file %d", file >= 0);
     if (result == CUDA_SUCCESS)
         close(file);
@@ -554,7 +560,8 @@ void driver_advice(void)
     }
 }
 
-/* --- figures ------------------------------------------------------------------------------------ */
+/* --- figures ------------------------------------------------------------------------------------
+ */
 
 void driver_numbers(void)
 {

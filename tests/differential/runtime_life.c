@@ -124,7 +124,8 @@ void runtime_pool(void)
     RT(cudaMemPoolDestroy(pool));
 }
 
-/* --- captures ------------------------------------------------------------------------------------ */
+/* --- captures ------------------------------------------------------------------------------------
+ */
 
 enum { CAPTURE_CALLS = 8 };
 static void *capture_block, *capture_async;
@@ -172,7 +173,8 @@ void runtime_capture(void)
     context_make();
     for (int call = 0; call < CAPTURE_CALLS; call++)
         for (int way = 0; way < 9; way++) {
-            static const char *const ways[] = {"same thread", "same thread, relaxed", "other thread"};
+            static const char *const ways[] = {"same thread", "same thread, relaxed",
+                                               "other thread"};
             enum cudaStreamCaptureMode exchanged = cudaStreamCaptureModeRelaxed;
             enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
             cudaStream_t stream;
@@ -201,7 +203,8 @@ void runtime_capture(void)
         }
 }
 
-/* --- threads ---------------------------------------------------------------------------------------- */
+/* --- threads
+ * ---------------------------------------------------------------------------------------- */
 
 static void *frees_first(void *pointer)
 {
@@ -238,7 +241,8 @@ void runtime_threads(void)
     in_thread(frees_first, a);
 }
 
-/* --- reset -------------------------------------------------------------------------------------------- */
+/* --- reset
+ * -------------------------------------------------------------------------------------------- */
 
 void runtime_reset(void)
 {
@@ -317,10 +321,11 @@ void runtime_devices(void)
     RT(cudaFree(a));
 }
 
-/* --- a fault ------------------------------------------------------------------------------------------- */
+/* --- a fault
+ * ------------------------------------------------------------------------------------------- */
 
 /* Stores to an address that is nobody's. */
-static const char *const fault_code = ".version 7.0\n.target sm_60\n.address_size 64\n"
+static const char *const fault_code = ".version 7.0\n.target sm_75\n.address_size 64\n"
                                       ".visible .entry fault() { .reg .u64 %a; mov.u64 %a, 16;\n"
                                       "st.global.u32 [%a], 1; ret; }\n";
 
@@ -378,7 +383,8 @@ void runtime_fault(void)
     RT(cudaFree(b));
 }
 
-/* --- other processes ---------------------------------------------------------------------------------- */
+/* --- other processes
+ * ---------------------------------------------------------------------------------- */
 
 /* more: how many bytes to read; "0": the block was freed, and its bytes are nobody's */
 void runtime_ipc_child(const char *text, const char *more)

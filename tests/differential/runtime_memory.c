@@ -18,9 +18,10 @@ cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned int flags) OP
 cudaError_t cudaHostUnregister(void *pointer) OPTIONAL;
 cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned int flags) OPTIONAL;
 
-static const size_t sizes[] = {1,    255,     256,     257,         512,         513,      4096,
-                               8192, 8193,    65535,   65536,       65537,       MIB - 1,  MIB,
-                               MIB + 1, 2 * MIB, 2 * MIB + 1, 3 * MIB + 5, 32 * MIB + 1, 100 * MIB};
+static const size_t sizes[] = {1,       255,         256,         257,          512,
+                               513,     4096,        8192,        8193,         65535,
+                               65536,   65537,       MIB - 1,     MIB,          MIB + 1,
+                               2 * MIB, 2 * MIB + 1, 3 * MIB + 5, 32 * MIB + 1, 100 * MIB};
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 #define UNTOUCHED ((void *)0x77)
@@ -121,7 +122,8 @@ void runtime_allocate(void)
     pitched();
 }
 
-/* --- answers ------------------------------------------------------------------------------------- */
+/* --- answers -------------------------------------------------------------------------------------
+ */
 
 static void attributes_of(const void *pointer)
 {
@@ -173,7 +175,8 @@ void runtime_pointers(void)
     }
 }
 
-/* --- copies -------------------------------------------------------------------------------------- */
+/* --- copies --------------------------------------------------------------------------------------
+ */
 
 static unsigned char host[1 << 20], back[1 << 20];
 
@@ -290,7 +293,8 @@ void runtime_unified(void)
     RT(cudaDeviceSynchronize());
 }
 
-/* --- errors --------------------------------------------------------------------------------------- */
+/* --- errors
+ * --------------------------------------------------------------------------------------- */
 
 static void *errors_elsewhere(void *unused)
 {

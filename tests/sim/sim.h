@@ -187,7 +187,7 @@ struct block {
     struct context *context; /* NULL: outlives contexts */
     uint64_t context_id;
     uint64_t buffer_id;
-    bool sync_memops; /* as the program set it */
+    bool sync_memops;      /* as the program set it */
     char *view;            /* its bytes as the host sees them; NULL until first touched */
     struct op *free_op;    /* freed by cuMemFreeAsync, not yet given back */
     struct mempool *pool;  /* CHUNK, PIECE */
@@ -452,7 +452,7 @@ bool card_charge(struct device *device, uint64_t bytes);
 struct block *card_find(uint64_t address); /* by any address inside */
 /* Whether an address is one that only device memory can have. */
 bool card_reserved(uint64_t address);
-char *card_view(struct block *block);      /* host address of its first byte; NULL on failure */
+char *card_view(struct block *block); /* host address of its first byte; NULL on failure */
 struct block *block_new(enum block_kind kind, uint64_t address, size_t bytes);
 void block_list_add(struct block *block); /* off-card blocks: managed, host, mapped, IPC */
 void block_list_remove(struct block *block);
