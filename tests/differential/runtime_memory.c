@@ -7,8 +7,10 @@
 /* Not in the stand-in runtime; a real one is linked with -DREAL_RUNTIME. */
 #ifdef REAL_RUNTIME
 #    define OPTIONAL
+#    define PRESENT(name) true
 #else
-#    define OPTIONAL __attribute__((weak))
+#    define OPTIONAL      __attribute__((weak))
+#    define PRESENT(name) (name != NULL)
 #endif
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                          size_t width, size_t height, enum cudaMemcpyKind kind) OPTIONAL;
@@ -227,7 +229,7 @@ void runtime_copies(void)
         RT(cudaMemset(NULL, 1, 0));
         RT(cudaMemset(NULL, 1, 16));
         RT(cudaMemset(a, 1, SIZE_MAX));
-        if (cudaMemcpy2D != NULL) {
+        if (PRESENT(cudaMemcpy2D)) {
             RT(cudaMemcpy2D(a, 128, host, 100, 100, n / 128, cudaMemcpyHostToDevice));
             RT(cudaMemset2D(a, 128, 5, 100, n / 128));
             say("content %08x", content(a, n));
@@ -237,7 +239,7 @@ void runtime_copies(void)
         RT(cudaFree(a));
         RT(cudaFree(b));
     }
-    if (cudaHostRegister != NULL) {
+    if (PRESENT(cudaHostRegister)) {
         void *out, *memory = aligned_alloc(4096, 65536);
         char *a = made("A", 1000);
         scope("host registration");
@@ -316,8 +318,9 @@ void runtime_errors(void)
     say("free %d", (int)cudaFree(a));
     say("peek %d", (int)cudaPeekAtLastError());
     say("copy %d", (int)cudaMemcpy(host, back, 10, cudaMemcpyHostToHost));
-    say("peek %d, taken %d, taken %d", (int)cudaPeekAtLastError(), (int)cudaGetLastError(),
-        (int)cudaGetLastError());
+    say("peek %d", (int)cudaPeekAtLastError());
+    say("taken %d", (int)cudaGetLastError());
+    say("taken again %d", (int)cudaGetLastError());
     scope("the last of two errors");
     say("too large %d", (int)cudaMalloc(&a, (size_t)1 << 60));
     say("free of nothing %d", (int)cudaFree((void *)1));

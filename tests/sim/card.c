@@ -265,6 +265,15 @@ void block_list_remove(struct block *block)
     *link = block->next;
 }
 
+struct block *block_list_ipc(int process, int device, uint64_t offset)
+{
+    for (struct block *block = off_card; block != NULL; block = block->next)
+        if (block->kind == BLOCK_IPC && block->ipc_process == process && block->device == device &&
+            block->ipc_offset == offset)
+            return block;
+    return NULL;
+}
+
 bool block_list_maps(uint64_t address, size_t bytes)
 {
     for (const struct block *block = off_card; block != NULL; block = block->next)
