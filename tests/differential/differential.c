@@ -31,6 +31,8 @@ static const struct subject subjects[] = {
     {"runtime_reset", runtime_reset},
     {"runtime_devices", runtime_devices},
     {"runtime_fault", runtime_fault},
+    {"runtime_callback", runtime_callback},
+    {"runtime_fork", runtime_fork},
 #endif
     {"driver_allocate", driver_allocate},
     {"driver_ranges", driver_ranges},
@@ -49,6 +51,7 @@ static const struct subject subjects[] = {
     {"driver_contexts", driver_contexts},
     {"driver_primary", driver_primary},
     {"driver_peers", driver_peers},
+    {"driver_fault", driver_fault},
     {"driver_ipc", driver_ipc},
     {"driver_numbers", driver_numbers},
 };

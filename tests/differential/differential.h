@@ -124,6 +124,8 @@ void runtime_ipc(void);
 void runtime_reset(void);
 void runtime_devices(void);
 void runtime_fault(void);
+void runtime_callback(void);
+void runtime_fork(void);
 void runtime_ipc_child(const char *handle, const char *more);
 #endif
 void driver_allocate(void);
@@ -143,6 +145,7 @@ void driver_threads(void);
 void driver_contexts(void);
 void driver_primary(void);
 void driver_peers(void);
+void driver_fault(void);
 void driver_ipc(void);
 void driver_numbers(void);
 void driver_ipc_child(const char *handle, const char *more);

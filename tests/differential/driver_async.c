@@ -230,6 +230,21 @@ void driver_pool(void)
     DR(d.cuMemFreeAsync(b, NULL));
     DR(d.cuCtxSynchronize());
     pool_attributes(pool, "at the end");
+    if (HAS(cuMemPoolSetAccess)) {
+        CUmemAccessDesc access = {.location = properties.location,
+                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        CUmemAccess_flags flags = (CUmemAccess_flags)9;
+        scope("access to the default pool");
+        DR(d.cuMemPoolSetAccess(pool, &access, 1));
+        DR(d.cuMemPoolSetAccess(pool, NULL, 1));
+        DR(d.cuMemPoolSetAccess(NULL, &access, 1));
+        access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        DR(d.cuMemPoolSetAccess(pool, &access, 1));
+        access.location.id = 99;
+        DR(d.cuMemPoolSetAccess(pool, &access, 1));
+        DR(d.cuMemPoolGetAccess(&flags, pool, &properties.location));
+        say("access %d", (int)flags);
+    }
 }
 
 /* --- captures

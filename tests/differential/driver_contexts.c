@@ -280,6 +280,72 @@ void driver_peers(void)
     }
 }
 
+/* --- a fault
+ * ------------------------------------------------------------------------------------------ */
+
+/* Stores to an address that is nobody's. */
+static const char *const fault_code = ".version 7.0\n.target sm_75\n.address_size 64\n"
+                                      ".visible .entry fault() { .reg .u64 %a; mov.u64 %a, 16;\n"
+                                      "st.global.u32 [%a], 1; ret; }\n";
+
+bool fault_make(void)
+{
+    CUmodule module;
+    CUfunction function;
+    CUresult (*simulated)(CUstream, uint64_t, CUresult);
+    *(void **)&simulated = dlsym(RTLD_DEFAULT, "vrsim_launch_fault");
+    if (simulated == NULL) {
+        void *library = dlopen("libcuda.so.1", RTLD_NOW);
+        *(void **)&simulated = dlsym(library, "vrsim_launch_fault");
+    }
+    if (simulated != NULL)
+        return simulated(NULL, 1000, CUDA_ERROR_ILLEGAL_ADDRESS) == CUDA_SUCCESS;
+    return HAS(cuModuleLoadData) && d.cuModuleLoadData(&module, fault_code) == CUDA_SUCCESS &&
+           d.cuModuleGetFunction(&function, module, "fault") == CUDA_SUCCESS &&
+           d.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS;
+}
+
+void driver_fault(void)
+{
+    CUdeviceptr a, b, large, async, base;
+    CUcontext context;
+    size_t bytes;
+    unsigned type;
+    context_make();
+    a = block_make("A", 1000);
+    large = block_make("large", 40 * MIB);
+    MUST(d.cuMemAllocAsync(&async, 1000, NULL));
+    MUST(d.cuCtxSynchronize());
+    if (!fault_make())
+        return;
+    scope("after a fault");
+    DR(d.cuCtxSynchronize());
+    DR(d.cuMemGetAddressRange(&base, &bytes, a));
+    DR(d.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a));
+    DR(d.cuMemFree(a + 1));
+    DR(d.cuMemFree(a));
+    DR(d.cuMemFree(a));
+    DR(d.cuMemFree(large));
+    DR(d.cuMemFreeAsync(async, NULL));
+    DR(d.cuMemAlloc(&b, 1000));
+    DR(d.cuMemAlloc(&b, 100 * MIB));
+    DR(d.cuMemAllocAsync(&b, 1000, NULL));
+    DR(d.cuMemAllocPitch(&b, &bytes, 100, 10, 4));
+    DR(d.cuMemGetInfo(&bytes, NULL));
+    DR(d.cuMemsetD8(a, 1, 10));
+    scope("after the reset of a fault");
+    DR(d.cuDevicePrimaryCtxReset(0));
+    DR(d.cuMemFree(a));
+    DR(d.cuMemFree(large));
+    DR(d.cuDevicePrimaryCtxRetain(&context, 0));
+    DR(d.cuCtxSetCurrent(context));
+    DR(d.cuMemAlloc(&b, 1000));
+    DR(d.cuMemsetD8(b, 1, 1000));
+    DR(d.cuCtxSynchronize());
+    DR(d.cuMemFree(b));
+    DR(d.cuMemFree(b));
+}
+
 /* --- other processes
  * -------------------------------------------------------------------------------- */
 

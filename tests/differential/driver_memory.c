@@ -524,6 +524,11 @@ void driver_handles(void)
     DR(d.cuMemUnmap(large, 64 * MIB));
     DR(d.cuMemAddressFree(large, 64 * MIB));
     DR(d.cuMemsetD8(large, 1, 64 * MIB));
+    scope("after the unmap");
+    DR(d.cuMemFree(large));
+    DR(d.cuMemAlloc(&large, 64 * MIB));
+    DR(d.cuMemsetD8(large, 1, 64 * MIB));
+    DR(d.cuMemFree(large));
 }
 
 void driver_advice(void)

@@ -324,28 +324,6 @@ void runtime_devices(void)
 /* --- a fault
  * ------------------------------------------------------------------------------------------- */
 
-/* Stores to an address that is nobody's. */
-static const char *const fault_code = ".version 7.0\n.target sm_75\n.address_size 64\n"
-                                      ".visible .entry fault() { .reg .u64 %a; mov.u64 %a, 16;\n"
-                                      "st.global.u32 [%a], 1; ret; }\n";
-
-bool fault_make(void)
-{
-    CUmodule module;
-    CUfunction function;
-    CUresult (*simulated)(CUstream, uint64_t, CUresult);
-    *(void **)&simulated = dlsym(RTLD_DEFAULT, "vrsim_launch_fault");
-    if (simulated == NULL) {
-        void *library = dlopen("libcuda.so.1", RTLD_NOW);
-        *(void **)&simulated = dlsym(library, "vrsim_launch_fault");
-    }
-    if (simulated != NULL)
-        return simulated(NULL, 1000, CUDA_ERROR_ILLEGAL_ADDRESS) == CUDA_SUCCESS;
-    return HAS(cuModuleLoadData) && d.cuModuleLoadData(&module, fault_code) == CUDA_SUCCESS &&
-           d.cuModuleGetFunction(&function, module, "fault") == CUDA_SUCCESS &&
-           d.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS;
-}
-
 void runtime_fault(void)
 {
     void *a, *b, *async;
@@ -381,6 +359,69 @@ void runtime_fault(void)
     RT(cudaDeviceSynchronize());
     RT(cudaFree(b));
     RT(cudaFree(b));
+}
+
+/* --- where no call is allowed
+ * --------------------------------------------------------------------- */
+
+static void calls_in(void *pointers)
+{
+    void **blocks = pointers, *a = NULL;
+    size_t bytes;
+    struct cudaPointerAttributes answer = {0};
+    RT(cudaMalloc(&a, 1000));
+    RT(cudaMalloc(&a, 100 * MIB));
+    RT(cudaFree(blocks[0]));
+    RT(cudaFree((char *)blocks[0] + 1));
+    RT(cudaMallocAsync(&a, 1000, 0));
+    RT(cudaFreeAsync(blocks[1], 0));
+    RT(cudaMallocPitch(&a, &bytes, 100, 10));
+    RT(cudaMemGetInfo(&bytes, &bytes));
+    RT(cudaPointerGetAttributes(&answer, blocks[0]));
+    RT(cudaMemset(blocks[0], 1, 10));
+    RT(cudaFree(NULL));
+}
+
+void runtime_callback(void)
+{
+    void *blocks[2];
+    context_make();
+    MUST(cudaMalloc(&blocks[0], 1000));
+    MUST(cudaMallocAsync(&blocks[1], 1000, 0));
+    MUST(cudaDeviceSynchronize());
+    scope("host callback");
+    MUST(cudaLaunchHostFunc(0, calls_in, blocks));
+    MUST(cudaDeviceSynchronize());
+    scope("after the callback");
+    RT(cudaFree(blocks[0]));
+    RT(cudaFreeAsync(blocks[1], 0));
+    RT(cudaFree(blocks[0]));
+    RT(cudaDeviceSynchronize());
+}
+
+void runtime_fork(void)
+{
+    void *blocks[2];
+    int status = 0;
+    context_make();
+    MUST(cudaMalloc(&blocks[0], 1000));
+    MUST(cudaMallocAsync(&blocks[1], 1000, 0));
+    MUST(cudaDeviceSynchronize());
+    scope("forked child");
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        calls_in(blocks);
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    say("it ended with %d", status);
+    scope("after the fork");
+    RT(cudaMemset(blocks[0], 1, 1000));
+    RT(cudaFree(blocks[0]));
+    RT(cudaFree(blocks[1]));
+    RT(cudaFree(blocks[0]));
 }
 
 /* --- other processes
