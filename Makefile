@@ -43,7 +43,7 @@ UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
 
-.PHONY: all library sim replay units victims setup check demo asan ubsan tsan coverage tidy format format-check \
+.PHONY: all library sim replay units victims differential setup check demo asan ubsan tsan coverage tidy format format-check \
         gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
@@ -155,6 +155,7 @@ $(BUILD)/demo/frames-gpu: $(BUILD)/obj/demo/frames.o
 # --- checks ----------------------------------------------------------------------------------------------
 
 -include tests/victims/victims.mk
+-include tests/differential/differential.mk
 
 setup: ## install what is needed (apt, pip); quick when all is there
 	@scripts/setup

@@ -263,6 +263,12 @@ RUNTIME_API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep_bytes)
 /* --- copies and fills
  * -------------------------------------------------------------------------------- */
 
+static cudaError_t copy_enter(enum cudaMemcpyKind kind)
+{
+    bool known = (unsigned int)kind <= cudaMemcpyDefault;
+    return known ? runtime_enter() : cudaErrorInvalidMemcpyDirection;
+}
+
 static CUresult copy(enum flavour flavour, void *to, const void *from, size_t bytes,
                      enum cudaMemcpyKind kind)
 {
@@ -298,7 +304,7 @@ static CUresult copy_async(enum flavour flavour, void *to, const void *from, siz
 RUNTIME_API cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
                                    enum cudaMemcpyKind kind)
 {
-    cudaError_t error = runtime_enter();
+    cudaError_t error = copy_enter(kind);
     if (error == cudaSuccess)
         error = error_of(copy(LEGACY, to, from, bytes, kind));
     return runtime_leave(error);
@@ -307,7 +313,7 @@ RUNTIME_API cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
 RUNTIME_API cudaError_t cudaMemcpy_ptds(void *to, const void *from, size_t bytes,
                                         enum cudaMemcpyKind kind)
 {
-    cudaError_t error = runtime_enter();
+    cudaError_t error = copy_enter(kind);
     if (error == cudaSuccess)
         error = error_of(copy(THREAD, to, from, bytes, kind));
     return runtime_leave(error);
@@ -316,7 +322,7 @@ RUNTIME_API cudaError_t cudaMemcpy_ptds(void *to, const void *from, size_t bytes
 RUNTIME_API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                                         enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    cudaError_t error = runtime_enter();
+    cudaError_t error = copy_enter(kind);
     if (error == cudaSuccess)
         error = error_of(copy_async(LEGACY, to, from, bytes, kind, stream));
     return runtime_leave(error);
@@ -325,7 +331,7 @@ RUNTIME_API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes
 RUNTIME_API cudaError_t cudaMemcpyAsync_ptsz(void *to, const void *from, size_t bytes,
                                              enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    cudaError_t error = runtime_enter();
+    cudaError_t error = copy_enter(kind);
     if (error == cudaSuccess)
         error = error_of(copy_async(THREAD, to, from, bytes, kind, stream));
     return runtime_leave(error);

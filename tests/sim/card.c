@@ -234,6 +234,11 @@ static struct device *window_of(uint64_t address)
     return NULL;
 }
 
+bool card_reserved(uint64_t address)
+{
+    return window_of(address) != NULL;
+}
+
 void card_give(struct block *block)
 {
     struct device *device = &sim.devices[block->device];
@@ -258,6 +263,15 @@ void block_list_remove(struct block *block)
     while (*link != block)
         link = &(*link)->next;
     *link = block->next;
+}
+
+struct block *block_list_ipc(int process, int device, uint64_t offset)
+{
+    for (struct block *block = off_card; block != NULL; block = block->next)
+        if (block->kind == BLOCK_IPC && block->ipc_process == process && block->device == device &&
+            block->ipc_offset == offset)
+            return block;
+    return NULL;
 }
 
 bool block_list_maps(uint64_t address, size_t bytes)

@@ -162,6 +162,7 @@ static void piece_take(struct block *piece, size_t bytes, size_t units_bytes)
     piece->bytes = bytes;
     piece->reserved_bytes = units_bytes;
     piece->buffer_id = sim.next_id++;
+    piece->sync_memops = false;
     piece->pool->used_bytes += units_bytes;
     if (piece->pool->used_high_bytes < piece->pool->used_bytes)
         piece->pool->used_high_bytes = piece->pool->used_bytes;

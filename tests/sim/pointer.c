@@ -1,7 +1,9 @@
 /* pointer.c - what the driver tells about an address, and memory shared between processes.
  *
  * A handle for another process names this process, its memory file and the block's place in it; the
- * other one opens the file through /proc. The handle of an interior address is that of its block.
+ * other one opens the file through /proc. The handle of an interior address is that of its block. A
+ * handle that is open already gives the same address again, which is closed as often as it was
+ * opened.
  *
  * What it leaves out: handles of memory from pools or by handle (refused, as the real driver does).
  *
@@ -47,7 +49,7 @@ static CUresult pointer_number(const struct block *block, CUpointer_attribute at
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         if (block->kind == BLOCK_MAPPED)
             return CUDA_ERROR_NOT_SUPPORTED;
-        *(unsigned int *)data = 0;
+        *(unsigned int *)data = block->sync_memops;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *(unsigned int *)data = block->kind == BLOCK_MANAGED;
@@ -152,10 +154,13 @@ CUresult pointer_attributes(unsigned int count, CUpointer_attribute *attributes,
 
 CUresult pointer_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    const struct block *block = card_find(address);
+    struct block *block = card_find(address);
     if (value == NULL || block == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
-    return block->kind == BLOCK_MAPPED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    if (block->kind == BLOCK_MAPPED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    block->sync_memops = *(const unsigned int *)value != 0;
+    return CUDA_SUCCESS;
 }
 
 /* --- other processes
@@ -216,6 +221,12 @@ CUresult ipc_open(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (content.process == getpid())
         return CUDA_ERROR_INVALID_CONTEXT;
+    struct block *open_already = block_list_ipc(content.process, content.device, content.offset);
+    if (open_already != NULL) {
+        open_already->ipc_opened++;
+        *out = open_already->address;
+        return CUDA_SUCCESS;
+    }
     char *view = ipc_map(&content);
     void *address =
         mmap(NULL, content.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -224,6 +235,9 @@ CUresult ipc_open(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
     struct block *block = block_new(BLOCK_IPC, (uint64_t)(uintptr_t)address, content.bytes);
     block->view = view;
     block->device = content.device;
+    block->ipc_process = content.process;
+    block->ipc_offset = content.offset;
+    block->ipc_opened = 1;
     block_list_add(block);
     *out = block->address;
     return CUDA_SUCCESS;
@@ -234,6 +248,8 @@ CUresult ipc_close(CUdeviceptr address)
     struct block *block = card_find(address);
     if (block == NULL || block->kind != BLOCK_IPC || block->address != address)
         return CUDA_ERROR_INVALID_VALUE;
+    if (--block->ipc_opened > 0)
+        return CUDA_SUCCESS;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t inside = (uint64_t)(uintptr_t)block->view % page;
     block_list_remove(block);

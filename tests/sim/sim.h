@@ -187,6 +187,10 @@ struct block {
     struct context *context; /* NULL: outlives contexts */
     uint64_t context_id;
     uint64_t buffer_id;
+    bool sync_memops;      /* as the program set it */
+    int ipc_process;       /* IPC: whose memory it is, */
+    uint64_t ipc_offset;   /* where in the memory file, */
+    unsigned ipc_opened;   /* and how often it is open */
     char *view;            /* its bytes as the host sees them; NULL until first touched */
     struct op *free_op;    /* freed by cuMemFreeAsync, not yet given back */
     struct mempool *pool;  /* CHUNK, PIECE */
@@ -449,8 +453,12 @@ CUresult card_take(struct device *device, size_t bytes, enum block_kind kind, st
 void card_give(struct block *block);
 bool card_charge(struct device *device, uint64_t bytes);
 struct block *card_find(uint64_t address); /* by any address inside */
-char *card_view(struct block *block);      /* host address of its first byte; NULL on failure */
+/* Whether an address is one that only device memory can have. */
+bool card_reserved(uint64_t address);
+char *card_view(struct block *block); /* host address of its first byte; NULL on failure */
 struct block *block_new(enum block_kind kind, uint64_t address, size_t bytes);
+/* The opened block of another process; NULL when it is not open here. */
+struct block *block_list_ipc(int process, int device, uint64_t offset);
 void block_list_add(struct block *block); /* off-card blocks: managed, host, mapped, IPC */
 void block_list_remove(struct block *block);
 bool block_list_maps(uint64_t address, size_t bytes); /* anything is mapped in the range */

@@ -20,7 +20,7 @@ static char *transfer_view(CUdeviceptr address, size_t *bytes, bool must_be_devi
 {
     struct block *block = card_find(address);
     if (block == NULL)
-        return must_be_device ? NULL : (char *)(uintptr_t)address;
+        return must_be_device || card_reserved(address) ? NULL : (char *)(uintptr_t)address;
     uint64_t offset = address - block->address;
     char *view = card_view(block);
     if (*bytes > block->bytes - offset)
