@@ -715,6 +715,20 @@ enum pool_status pool_find(uint64_t address, struct pool_block *block_out)
     return status;
 }
 
+enum pool_status pool_retag(uint64_t address, uint32_t tag)
+{
+    struct segment *segment;
+    struct pool_block block;
+    enum pool_status status = segment_lock(address, &segment);
+    if (status != POOL_OK)
+        return status;
+    bool live = block_around_locked(segment, address, &block) && block.state == POOL_BLOCK_LIVE;
+    if (live)
+        info_of(block.record, block.slot)->tag = tag;
+    lock_give(&segment->pool->lock);
+    return live ? POOL_OK : POOL_NOT_LIVE;
+}
+
 /* --- memory to give back
  * -------------------------------------------------------------------------------------- */
 

@@ -145,6 +145,10 @@ void pool_free_cancel(const struct pool_block *block);
  * scanning a bitmap of run starts. */
 enum pool_status pool_find(uint64_t address, struct pool_block *block_out);
 
+/* Replaces the tag of the live block around `address`. POOL_OK, or as pool_find(). Cost: as
+ * pool_find(). */
+enum pool_status pool_retag(uint64_t address, uint32_t tag);
+
 /* True when `address` lies in a segment of some pool. Lock-free, O(1), async-signal-safe. */
 bool pool_owns(uint64_t address);
 

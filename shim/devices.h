@@ -23,8 +23,12 @@
 #include "process.h"
 #include "report.h"
 
-/* The pool's tag of a block: which kind of call allocated it. */
-enum block_tag { TAG_ORDINARY = 0, TAG_STREAM_ORDERED = 1 };
+/* The pool's tag of a block, in bits. */
+enum block_tag {
+    TAG_ORDINARY = 0,
+    TAG_STREAM_ORDERED = 1, /* a stream-ordered call allocated it */
+    TAG_SYNC_MEMOPS = 2     /* the program set CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+};
 
 #define DEVICES_MAX 64 /* GPUs a process can see; later ones are forwarded to the driver */
 

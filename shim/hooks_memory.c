@@ -298,7 +298,7 @@ static CUresult free_forward(CUdeviceptr dptr)
 
 static void async_uncount(struct context *owner, const struct pool_block *block, CUresult result)
 {
-    if (result == CUDA_SUCCESS && block->tag == TAG_STREAM_ORDERED)
+    if (result == CUDA_SUCCESS && (block->tag & TAG_STREAM_ORDERED) != 0)
         stream_use_remove(owner, block->requested_bytes);
 }
 
@@ -313,7 +313,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
     if (!free_is_ours(dptr, &current, &context))
         return free_forward(dptr);
     if (free_begin(dptr, context, &block, &owner, &result)) {
-        if (block.tag == TAG_STREAM_ORDERED)
+        if ((block.tag & TAG_STREAM_ORDERED) != 0)
             result = free_mixed(owner, current, &block);
         else if (deferred_free(owner, &block))
             result = CUDA_SUCCESS;
@@ -477,7 +477,7 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
     if (stream_may_capture(stream, ptsz)) {
         result = free_async_refuse(context, stream, ptsz);
     } else if (free_begin(dptr, context, &block, &owner, &result)) {
-        if (block.tag == TAG_STREAM_ORDERED)
+        if ((block.tag & TAG_STREAM_ORDERED) != 0)
             result = free_on_stream(owner, current, stream, ptsz, &block);
         else
             result = free_mixed(owner, current, &block);

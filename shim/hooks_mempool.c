@@ -55,23 +55,43 @@ static uint64_t reserved_bytes(CUmemoryPool pool, const struct stream_use *use)
     return step_up(use->bytes > kept ? use->bytes : kept);
 }
 
-/* Our share of an attribute's value. */
-static uint64_t attribute_share(const struct device *device, CUmemoryPool pool,
-                                CUmemPool_attribute attribute)
+/* The most of two that were perhaps never there at once: no less than each, nor than both now. */
+static uint64_t high_of(CUmemoryPool pool, CUmemPool_attribute current, uint64_t high,
+                        uint64_t our_high, uint64_t our_current)
+{
+    cuuint64_t now = 0;
+    if (real_cuMemPoolGetAttribute(pool, current, &now) != CUDA_SUCCESS)
+        now = 0;
+    high = high > our_high ? high : our_high;
+    return high > now + our_current ? high : now + our_current;
+}
+
+/* The driver's value with our share. */
+static uint64_t attribute_value(const struct device *device, CUmemoryPool pool,
+                                CUmemPool_attribute attribute, uint64_t value)
 {
     struct stream_use use = stream_use_of(device);
     switch (attribute) {
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        return reserved_bytes(pool, &use);
+        return value + reserved_bytes(pool, &use);
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return step_up(use.high_bytes);
+        return high_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, value, step_up(use.high_bytes),
+                       reserved_bytes(pool, &use));
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-        return use.bytes;
+        return value + use.bytes;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        return use.high_bytes;
+        return high_of(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, value, use.high_bytes, use.bytes);
     default:
-        return 0;
+        return value;
     }
+}
+
+static bool attribute_is_bytes(CUmemPool_attribute attribute)
+{
+    return attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+           attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
+           attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ||
+           attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
 }
 
 CUresult hook_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
@@ -118,9 +138,8 @@ CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attri
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real_cuMemPoolGetAttribute(pool, attribute, value);
     const struct device *device = result == CUDA_SUCCESS ? device_of_default_pool(pool) : NULL;
-    uint64_t share = device != NULL ? attribute_share(device, pool, attribute) : 0;
-    if (share > 0)
-        *(cuuint64_t *)value += share;
+    if (device != NULL && attribute_is_bytes(attribute))
+        *(cuuint64_t *)value = attribute_value(device, pool, attribute, *(cuuint64_t *)value);
     return result;
 }
 

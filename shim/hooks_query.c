@@ -79,6 +79,23 @@ static CUmemoryPool default_pool_of(const struct pool_block *block)
     return owner != NULL ? owner->device->default_pool : NULL;
 }
 
+/* Memory by handle has no context; a cuMemAlloc block has. */
+static CUcontext context_of_block(const struct pool_block *block)
+{
+    const struct context *owner = context_of_pool(block->pool, NULL);
+    return owner != NULL && (block->tag & TAG_STREAM_ORDERED) == 0 ? owner->handle : NULL;
+}
+
+/* The driver does not tell what the library knows. */
+static bool attribute_supply(CUpointer_attribute attribute, void *data,
+                             const struct pool_block *block)
+{
+    if (attribute != CU_POINTER_ATTRIBUTE_CONTEXT || data == NULL)
+        return false;
+    *(CUcontext *)data = context_of_block(block);
+    return true;
+}
+
 /* Replaces the driver's answer, which is about the segment, where the block's differs. */
 static void attribute_correct(CUpointer_attribute attribute, void *data,
                               const struct pool_block *block)
@@ -96,11 +113,21 @@ static void attribute_correct(CUpointer_attribute attribute, void *data,
         *(size_t *)data = block->requested_bytes;
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        if (block->address != block->segment_address || block->tag == TAG_STREAM_ORDERED)
+        if (block->address != block->segment_address || (block->tag & TAG_STREAM_ORDERED) != 0)
+            *(int *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* set for a block, kept by the driver for a segment */
+        *(unsigned int *)data = (block->tag & TAG_SYNC_MEMOPS) != 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = context_of_block(block);
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        if ((block->tag & TAG_STREAM_ORDERED) != 0)
             *(int *)data = 0;
         break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        if (block->tag == TAG_STREAM_ORDERED)
+        if ((block->tag & TAG_STREAM_ORDERED) != 0)
             *(CUmemoryPool *)data = default_pool_of(block);
         break;
     default:
@@ -117,8 +144,12 @@ CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
     if (pooled == POOLED_DEAD)
         return real_cuPointerGetAttribute(data, attribute, DRIVER_UNKNOWN_ADDRESS);
     CUresult result = real_cuPointerGetAttribute(data, attribute, dptr);
-    if (result == CUDA_SUCCESS && pooled == POOLED_LIVE)
+    if (pooled != POOLED_LIVE)
+        return result;
+    if (result == CUDA_SUCCESS)
         attribute_correct(attribute, data, &block);
+    else if (result == CUDA_ERROR_INVALID_VALUE && attribute_supply(attribute, data, &block))
+        result = CUDA_SUCCESS;
     return result;
 }
 
@@ -135,6 +166,30 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *at
     if (result == CUDA_SUCCESS && pooled == POOLED_LIVE && attributes != NULL && data != NULL)
         for (unsigned int i = 0; i < count; i++)
             attribute_correct(attributes[i], data[i], &block);
+    return result;
+}
+
+CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                    CUdeviceptr dptr)
+{
+    struct pool_block block;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    enum pooled pooled = block_find(dptr, &block);
+    if (pooled == POOLED_DEAD)
+        return real_cuPointerSetAttribute(value, attribute, DRIVER_UNKNOWN_ADDRESS);
+    CUresult result = real_cuPointerSetAttribute(value, attribute, dptr);
+    if (result != CUDA_SUCCESS || pooled != POOLED_LIVE ||
+        attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return result;
+    static const unsigned int on = 1;
+    uint32_t tag = *(const unsigned int *)value != 0 ? block.tag | TAG_SYNC_MEMOPS
+                                                     : block.tag & ~(uint32_t)TAG_SYNC_MEMOPS;
+    pool_retag(dptr, tag);
+    if (tag == block.tag)
+        return result;
+    if ((tag & TAG_SYNC_MEMOPS) == 0) /* others in the segment may have set it */
+        real_cuPointerSetAttribute(&on, attribute, dptr);
     return result;
 }
 
@@ -156,7 +211,8 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     enum pooled pooled = block_find(dptr, &block);
-    if (pooled == POOLED_DEAD || (pooled == POOLED_LIVE && block.tag == TAG_STREAM_ORDERED))
+    if (handle == NULL || pooled == POOLED_DEAD ||
+        (pooled == POOLED_LIVE && (block.tag & TAG_STREAM_ORDERED) != 0))
         return real_cuIpcGetMemHandle(handle, DRIVER_UNKNOWN_ADDRESS); /* memory of no such kind */
     if (pooled == POOLED_LIVE && block.address != block.segment_address)
         return ipc_refuse();

@@ -506,6 +506,9 @@ CUresult vmm_map(CUdeviceptr address, size_t bytes, size_t offset,
 CUresult vmm_unmap(CUdeviceptr address, size_t bytes);
 CUresult vmm_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,
                         size_t count);
+CUresult vmm_retain(CUmemGenericAllocationHandle *out, void *address);
+CUresult vmm_get_access(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr address);
 CUresult vmm_granularity(size_t *bytes, const CUmemAllocationProp *properties,
                          CUmemAllocationGranularity_flags option);
 char *vmm_view(struct vmm_handle *handle);

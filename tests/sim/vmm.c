@@ -25,8 +25,8 @@ struct vmm_handle {
     struct vmm_handle *next;
     int device;
     size_t bytes;
-    int refs; /* the creation and each mapping */
-    bool released;
+    int refs;      /* the creation and each mapping */
+    unsigned held; /* references of the program, which refs include */
     char *view;
 };
 
@@ -86,8 +86,8 @@ CUresult vmm_create(CUmemGenericAllocationHandle *out, size_t bytes,
     if (!card_charge(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct vmm_handle *handle = calloc(1, sizeof(*handle));
-    *handle =
-        (struct vmm_handle){.next = handles, .device = device->index, .bytes = bytes, .refs = 1};
+    *handle = (struct vmm_handle){
+        .next = handles, .device = device->index, .bytes = bytes, .refs = 1, .held = 1};
     handles = handle;
     *out = (uint64_t)(uintptr_t)handle;
     return CUDA_SUCCESS;
@@ -110,10 +110,21 @@ static void handle_drop(struct vmm_handle *handle)
 CUresult vmm_release(CUmemGenericAllocationHandle number)
 {
     struct vmm_handle *handle = handle_alive(number);
-    if (handle == NULL || handle->released)
+    if (handle == NULL || handle->held == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    handle->released = true;
+    handle->held--;
     handle_drop(handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult vmm_retain(CUmemGenericAllocationHandle *out, void *address)
+{
+    const struct block *block = card_find((uint64_t)(uintptr_t)address);
+    if (out == NULL || block == NULL || block->kind != BLOCK_MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    block->handle->held++;
+    block->handle->refs++;
+    *out = (uint64_t)(uintptr_t)block->handle;
     return CUDA_SUCCESS;
 }
 
@@ -180,6 +191,17 @@ CUresult vmm_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
         block->accessible = access[0].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         at += block->bytes;
     }
+    return CUDA_SUCCESS;
+}
+
+CUresult vmm_get_access(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr address)
+{
+    const struct block *block = card_find(address);
+    if (flags == NULL || location == NULL || block == NULL || block->kind != BLOCK_MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = block->accessible && location->id == block->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                                : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 
