@@ -23,9 +23,10 @@
 
 static bool driver_has_all(void)
 {
-    return real_cuMemAddressReserve != NULL && real_cuMemAddressFree != NULL &&
-           real_cuMemMap != NULL && real_cuMemUnmap != NULL && real_cuMemSetAccess != NULL &&
-           real_cuMemRelease != NULL && real_cuDeviceGetAttribute != NULL;
+    return real_cuMemAddressReserve != NULL && driver_has((void *)real_cuMemAddressFree) &&
+           real_cuMemMap != NULL && driver_has((void *)real_cuMemUnmap) &&
+           driver_has((void *)real_cuMemSetAccess) && real_cuMemRelease != NULL &&
+           real_cuDeviceGetAttribute != NULL;
 }
 
 static bool device_has(const struct device *device, CUdevice_attribute attribute)

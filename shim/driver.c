@@ -71,6 +71,11 @@ static CUresult driver_missing(void)
     return CUDA_ERROR_NOT_FOUND;
 }
 
+bool driver_has(void *real)
+{
+    return real != NULL && real != (void *)driver_missing;
+}
+
 static bool object_is_libcuda(const Dl_info *info)
 {
     if (info->dli_fname == NULL)

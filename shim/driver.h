@@ -69,4 +69,7 @@ int driver_hook_index(const char *symbol);
 /* The hook at that index, if `real` is the real function behind it; else NULL. */
 void *driver_hook_at(int index, const void *real);
 
+/* Whether the driver has the function that a real_<symbol> points to. */
+bool driver_has(void *real);
+
 #endif
