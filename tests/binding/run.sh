@@ -191,6 +191,8 @@ if [ "$shim" = - ]; then
 else
     shim=$(readlink -f "$shim")
     shim_name=$(basename "$shim")
+    ln -s "$shim" "$work/$shim_name" # its own path may have a space
+    shim=$work/$shim_name
     nm -D --defined-only "$shim" | awk '{ sub(/@.*/, "", $3); print $3 }' >"$work/hooked"
 fi
 
