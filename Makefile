@@ -161,7 +161,7 @@ setup: ## install what is needed (apt, pip); quick when all is there
 	@scripts/setup
 
 check: setup ## run every test that needs no GPU
-	@BUILD=$(BUILD) CUDA_HOME='$(abspath $(CUDA_ROOT))' scripts/check
+	@BUILD=$(BUILD) CUDA_HOME='$(CUDA_ROOT)' scripts/check
 
 demo: ## show the library at work
 	@scripts/setup build
@@ -169,15 +169,15 @@ demo: ## show the library at work
 	@BUILD=$(BUILD) demo/run
 
 asan: setup ## units and victims under AddressSanitizer and UndefinedBehaviorSanitizer
-	@scripts/sanitize address,undefined
+	@BUILD=$(BUILD) scripts/sanitize address,undefined
 
 ubsan: asan ## the same as asan: both run together
 
 tsan: setup ## threaded units and victims under ThreadSanitizer
-	@scripts/sanitize thread
+	@BUILD=$(BUILD) scripts/sanitize thread
 
 coverage: setup ## line coverage of pool/ and shim/ by the units and victims
-	@scripts/coverage
+	@BUILD=$(BUILD) scripts/coverage
 
 tidy: setup ## clang-tidy over pool/ and shim/
 	clang-tidy --quiet $(wildcard pool/*.c shim/*.c) -- -std=gnu11 -isystem $(CUDA_INCLUDE)
@@ -191,20 +191,20 @@ format-check:
 # --- on a machine with a GPU ----------------------------------------------------------------------------
 
 gpu-build: library ## build the programs for a real GPU (needs nvcc)
-	@tests/gpu/build
+	@BUILD=$(BUILD) tests/gpu/build
 gpu-check: library ## real programs with and without the library, on a real GPU: one table
-	@tests/gpu/check
+	@BUILD=$(BUILD) tests/gpu/check
 gpu-bench: library ## what allocations cost with and without the library, on a real GPU
-	@tests/gpu/bench
+	@BUILD=$(BUILD) tests/gpu/bench
 
 # --- installing -------------------------------------------------------------------------------------------
 
 install: all ## copy library and launcher to PREFIX
-	install -D -m 755 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libvramalloc.so
-	install -D -m 755 scripts/vramalloc $(DESTDIR)$(PREFIX)/bin/vramalloc
+	install -D -m 755 $(LIBRARY) '$(DESTDIR)$(PREFIX)/lib/libvramalloc.so'
+	install -D -m 755 scripts/vramalloc '$(DESTDIR)$(PREFIX)/bin/vramalloc'
 
 uninstall: ## remove them
-	rm -f $(DESTDIR)$(PREFIX)/lib/libvramalloc.so $(DESTDIR)$(PREFIX)/bin/vramalloc
+	rm -f '$(DESTDIR)$(PREFIX)/lib/libvramalloc.so' '$(DESTDIR)$(PREFIX)/bin/vramalloc'
 
 clean: ## remove build products
 	rm -rf $(BUILD)

@@ -41,10 +41,8 @@ static uint64_t step_up(uint64_t bytes)
 static uint64_t threshold_of(CUmemoryPool pool)
 {
     cuuint64_t bytes = 0;
-    bool known =
-        real_cuMemPoolGetAttribute != NULL &&
-        real_cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes) == CUDA_SUCCESS;
-    return known ? bytes : 0;
+    CUresult result = real_cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
+    return result == CUDA_SUCCESS ? bytes : 0;
 }
 
 /* What the driver's pool would hold for our blocks. */

@@ -5,10 +5,19 @@
 set -u
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD-build}
-LIBRARY=$PWD/$BUILD/libvramalloc.so
+case $BUILD in
+/*) LIBRARY=$BUILD/libvramalloc.so ;;
+*) LIBRARY=$PWD/$BUILD/libvramalloc.so ;;
+esac
 passed=0 failed=0 skipped=0
 SCRATCH=$(mktemp -d)
 trap 'rm -rf "$SCRATCH"' EXIT
+case $LIBRARY in
+*[\ :]*) # which LD_PRELOAD takes for separators
+    ln -s "$LIBRARY" "$SCRATCH/libvramalloc.so"
+    LIBRARY=$SCRATCH/libvramalloc.so
+    ;;
+esac
 ok() { echo "ok    $1"; passed=$((passed + 1)); }
 fail() { echo "FAIL  $1: $2"; failed=$((failed + 1)); }
 skip() { echo "skip  $1: $2"; skipped=$((skipped + 1)); }
