@@ -20,6 +20,7 @@
 #include "fence.h"
 #include "log.h"
 #include "options.h"
+#include "wait.h"
 
 static bool driver_has_all(void)
 {
@@ -137,11 +138,26 @@ static CUresult parts_map(const struct device *device, uint64_t address, uint64_
     return result;
 }
 
+/* After a fault memory by handle can be had although cuMemAlloc fails. This is the cheapest call
+ * that tells of a fault (measured: cuCtxGetCurrent and cuPointerGetAttribute do not). */
+static bool fault_pends(struct context *context)
+{
+    CUstreamCaptureStatus status;
+    if (real_cuStreamIsCapturing == NULL ||
+        !wait_error_lasts(real_cuStreamIsCapturing(CU_STREAM_LEGACY, &status)))
+        return false;
+    __atomic_store_n(&context->faulted, true, __ATOMIC_RELAXED);
+    return true;
+}
+
 static enum backing_status acquire_parts(void *self, uint64_t bytes, uint64_t part_bytes,
                                          uint64_t *address_out)
 {
-    const struct context *context = self;
+    struct context *context = self;
     CUdeviceptr address = 0;
+    options_complain(context->device->total_bytes);
+    if (fault_pends(context))
+        return BACKING_FAILED;
     CUresult result = real_cuMemAddressReserve(&address, bytes, BACKING_SEGMENT_ALIGN_BYTES, 0, 0);
     DEVICE_COUNT(context->device, driver_calls, 2);
     if (result != CUDA_SUCCESS)

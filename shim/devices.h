@@ -27,7 +27,7 @@
 enum block_tag {
     TAG_ORDINARY = 0,
     TAG_STREAM_ORDERED = 1, /* a stream-ordered call allocated it */
-    TAG_SYNC_MEMOPS = 2     /* the program set CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    TAG_MEMOPS_CHANGED = 2  /* SYNC_MEMOPS is not as it is at first: the program changed it */
 };
 
 #define DEVICES_MAX 64 /* GPUs a process can see; later ones are forwarded to the driver */

@@ -1,6 +1,7 @@
-/* hooks_handles.c - the program's calls on memory by handle. With VRAMALLOC_BACKING=vmm a segment
- * of the pool is such memory, and the driver would let the program unmap it, or take its handle,
- * under the blocks of others. Natively those addresses are cuMemAlloc's, which all of these refuse.
+/* hooks_handles.c - the program's calls on memory by handle, and for handles of memory. With
+ * VRAMALLOC_BACKING=vmm a segment of the pool is such memory, and the driver would let the program
+ * unmap it, or take its handle, under the blocks of others. Natively those addresses are
+ * cuMemAlloc's, which all of these refuse.
  *
  * What it leaves out: cuMemCreate, which is counted only (hooks_counted.c). Lock: none.
  */
@@ -46,13 +47,49 @@ CUresult hook_cuMemSetAccess(CUdeviceptr dptr, size_t bytes, const CUmemAccessDe
                                      : real_cuMemSetAccess(dptr, bytes, access, count);
 }
 
+/* For cuMemAlloc memory the driver answers that there is none (measured): access is of mappings. */
 CUresult hook_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                              CUdeviceptr dptr)
 {
+    struct pool_block block;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return pool_reached(dptr, 1) ? CUDA_ERROR_INVALID_VALUE
-                                 : real_cuMemGetAccess(flags, location, dptr);
+    if (!pool_reached(dptr, 1))
+        return real_cuMemGetAccess(flags, location, dptr);
+    if (pool_find(dptr, &block) != POOL_OK)
+        return real_cuMemGetAccess(flags, location, DRIVER_UNKNOWN_ADDRESS);
+    CUresult result = real_cuMemGetAccess(flags, location, dptr);
+    if (result == CUDA_SUCCESS && flags != NULL && (block.tag & TAG_STREAM_ORDERED) == 0)
+        *flags = 0;
+    return result;
+}
+
+/* A range that leaves the block, or is of a small one, has no handle natively (measured: 64 KiB).
+ */
+CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t bytes, int type,
+                                            unsigned long long flags)
+{
+    struct pool_block block;
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (!process_serves() || !pool_owns(dptr))
+        return real_cuMemGetHandleForAddressRange(handle, dptr, bytes, type, flags);
+    bool inside = pool_find(dptr, &block) == POOL_OK && block.state == POOL_BLOCK_LIVE &&
+                  bytes <= block.requested_bytes &&
+                  dptr - block.address <= block.requested_bytes - bytes;
+    bool small = inside && block.requested_bytes < BACKING_SEGMENT_ALIGN_BYTES;
+    return real_cuMemGetHandleForAddressRange(
+        handle, inside && !small ? dptr : DRIVER_UNKNOWN_ADDRESS, bytes, type, flags);
+}
+
+/* Device memory is nothing of the host's. */
+CUresult hook_cuMemHostGetDevicePointer_v2(CUdeviceptr *dptr, void *host, unsigned int flags)
+{
+    if (!driver_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    bool pooled = pool_reached((CUdeviceptr)(uintptr_t)host, 1);
+    return real_cuMemHostGetDevicePointer_v2(
+        dptr, pooled ? (void *)(uintptr_t)DRIVER_UNKNOWN_ADDRESS : host, flags);
 }
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)

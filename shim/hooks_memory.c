@@ -225,6 +225,16 @@ static CUresult free_refuse(struct device *device, CUdeviceptr dptr)
     return result;
 }
 
+/* A free with a destroyed context current frees another context's block and returns that error
+ * (measured). */
+static CUresult current_error(const struct context *owner, CUcontext current)
+{
+    CUdevice device;
+    if (current == NULL || current == owner->handle || real_cuCtxGetDevice == NULL)
+        return CUDA_SUCCESS;
+    return real_cuCtxGetDevice(&device);
+}
+
 /* Frees a block that is ours to free, after the wait of a native free. */
 static CUresult free_waiting(struct context *owner, CUcontext current,
                              const struct pool_block *block)
@@ -320,6 +330,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
         else
             result = free_waiting(owner, current, &block);
         async_uncount(owner, &block, result);
+        if (result == CUDA_SUCCESS)
+            result = current_error(owner, current);
     }
     errno = saved_errno;
     return result;

@@ -79,6 +79,13 @@ static CUmemoryPool default_pool_of(const struct pool_block *block)
     return owner != NULL ? owner->device->default_pool : NULL;
 }
 
+/* With VRAMALLOC_BACKING=vmm. */
+static bool is_by_handle(const struct pool_block *block)
+{
+    const struct context *owner = context_of_pool(block->pool, NULL);
+    return owner != NULL && owner->vmm;
+}
+
 /* Memory by handle has no context; a cuMemAlloc block has. */
 static CUcontext context_of_block(const struct pool_block *block)
 {
@@ -94,6 +101,22 @@ static bool attribute_supply(CUpointer_attribute attribute, void *data,
         return false;
     *(CUcontext *)data = context_of_block(block);
     return true;
+}
+
+/* The driver takes what it does not know for an address of the host's, and answers with it: that
+ * was ours, not the program's. */
+static void unknown_correct(CUpointer_attribute attribute, void *data, CUdeviceptr dptr)
+{
+    if ((attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
+         attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) &&
+        data != NULL && *(CUdeviceptr *)data == DRIVER_UNKNOWN_ADDRESS)
+        *(CUdeviceptr *)data = dptr;
+}
+
+/* Ordinary memory has it on at first and stream-ordered memory off (measured). */
+static bool sync_memops_of(const struct pool_block *block)
+{
+    return ((block->tag & TAG_MEMOPS_CHANGED) != 0) == ((block->tag & TAG_STREAM_ORDERED) != 0);
 }
 
 /* Replaces the driver's answer, which is about the segment, where the block's differs. */
@@ -117,7 +140,8 @@ static void attribute_correct(CUpointer_attribute attribute, void *data,
             *(int *)data = 0;
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* set for a block, kept by the driver for a segment */
-        *(unsigned int *)data = (block->tag & TAG_SYNC_MEMOPS) != 0;
+        if (!is_by_handle(block))
+            *(unsigned int *)data = sync_memops_of(block);
         break;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data = context_of_block(block);
@@ -141,9 +165,10 @@ CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     enum pooled pooled = block_find(dptr, &block);
-    if (pooled == POOLED_DEAD)
-        return real_cuPointerGetAttribute(data, attribute, DRIVER_UNKNOWN_ADDRESS);
-    CUresult result = real_cuPointerGetAttribute(data, attribute, dptr);
+    CUresult result = real_cuPointerGetAttribute(
+        data, attribute, pooled == POOLED_DEAD ? DRIVER_UNKNOWN_ADDRESS : dptr);
+    if (pooled == POOLED_DEAD && result == CUDA_SUCCESS)
+        unknown_correct(attribute, data, dptr);
     if (pooled != POOLED_LIVE)
         return result;
     if (result == CUDA_SUCCESS)
@@ -160,36 +185,37 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *at
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     enum pooled pooled = block_find(dptr, &block);
-    if (pooled == POOLED_DEAD)
-        return real_cuPointerGetAttributes(count, attributes, data, DRIVER_UNKNOWN_ADDRESS);
-    CUresult result = real_cuPointerGetAttributes(count, attributes, data, dptr);
-    if (result == CUDA_SUCCESS && pooled == POOLED_LIVE && attributes != NULL && data != NULL)
-        for (unsigned int i = 0; i < count; i++)
+    CUresult result = real_cuPointerGetAttributes(
+        count, attributes, data, pooled == POOLED_DEAD ? DRIVER_UNKNOWN_ADDRESS : dptr);
+    if (result != CUDA_SUCCESS || attributes == NULL || data == NULL)
+        return result;
+    for (unsigned int i = 0; i < count; i++) {
+        if (pooled == POOLED_LIVE)
             attribute_correct(attributes[i], data[i], &block);
+        else if (pooled == POOLED_DEAD)
+            unknown_correct(attributes[i], data[i], dptr);
+    }
     return result;
 }
 
+/* The segment keeps the attribute on, as it is at first: others in it may want it. */
 CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                     CUdeviceptr dptr)
 {
+    static const unsigned int on = 1;
     struct pool_block block;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     enum pooled pooled = block_find(dptr, &block);
-    if (pooled == POOLED_DEAD)
+    bool sets = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value != NULL;
+    if (pooled == POOLED_NO)
+        return real_cuPointerSetAttribute(value, attribute, dptr);
+    if (pooled == POOLED_DEAD || !sets) /* the driver's refusal, of the value as well */
         return real_cuPointerSetAttribute(value, attribute, DRIVER_UNKNOWN_ADDRESS);
-    CUresult result = real_cuPointerSetAttribute(value, attribute, dptr);
-    if (result != CUDA_SUCCESS || pooled != POOLED_LIVE ||
-        attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-        return result;
-    static const unsigned int on = 1;
-    uint32_t tag = *(const unsigned int *)value != 0 ? block.tag | TAG_SYNC_MEMOPS
-                                                     : block.tag & ~(uint32_t)TAG_SYNC_MEMOPS;
-    pool_retag(dptr, tag);
-    if (tag == block.tag)
-        return result;
-    if ((tag & TAG_SYNC_MEMOPS) == 0) /* others in the segment may have set it */
-        real_cuPointerSetAttribute(&on, attribute, dptr);
+    CUresult result = real_cuPointerSetAttribute(&on, attribute, dptr);
+    bool wanted = *(const unsigned int *)value != 0;
+    if (result == CUDA_SUCCESS && wanted != sync_memops_of(&block))
+        pool_retag(dptr, block.tag ^ TAG_MEMOPS_CHANGED);
     return result;
 }
 

@@ -3,12 +3,6 @@
  */
 #include "stream_use.h"
 
-/* The driver's pools count in the step of the smallest block. */
-static uint64_t async_step(uint64_t bytes)
-{
-    return (bytes + POOL_MIN_BLOCK_BYTES - 1) / POOL_MIN_BLOCK_BYTES * POOL_MIN_BLOCK_BYTES;
-}
-
 static void raise_to(uint64_t *highest, uint64_t now)
 {
     uint64_t high = __atomic_load_n(highest, __ATOMIC_RELAXED);
@@ -19,14 +13,14 @@ static void raise_to(uint64_t *highest, uint64_t now)
 
 void stream_use_add(struct context *context, uint64_t bytes)
 {
-    uint64_t now = __atomic_add_fetch(&context->async_bytes, async_step(bytes), __ATOMIC_RELAXED);
+    uint64_t now = __atomic_add_fetch(&context->async_bytes, bytes, __ATOMIC_RELAXED);
     raise_to(&context->async_high_bytes, now);
     raise_to(&context->async_kept_bytes, now);
 }
 
 void stream_use_remove(struct context *context, uint64_t bytes)
 {
-    __atomic_sub_fetch(&context->async_bytes, async_step(bytes), __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&context->async_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 struct stream_use stream_use_of(const struct device *device)

@@ -8,7 +8,7 @@
 
 #include "devices.h"
 
-/* A stream-ordered block of `bytes` comes to, or goes from, the program. */
+/* A stream-ordered block of `bytes`, as asked for, comes to, or goes from, the program. */
 void stream_use_add(struct context *context, uint64_t bytes);
 void stream_use_remove(struct context *context, uint64_t bytes);
 

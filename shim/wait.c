@@ -31,8 +31,7 @@ void wait_leave(bool entered)
         real_cuCtxPopCurrent_v2(&popped);
 }
 
-/* Errors after which the context serves nothing until it is reset. */
-static bool error_lasts(CUresult result)
+bool wait_error_lasts(CUresult result)
 {
     return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_PERMITTED &&
            result != CUDA_ERROR_DEINITIALIZED && result != CUDA_ERROR_NOT_INITIALIZED &&
@@ -125,7 +124,7 @@ CUresult wait_as_free(struct context *context, CUcontext current, bool *later_ou
         return result;
     }
     DEVICE_COUNT(context->device, free_waits, 1);
-    if (error_lasts(result))
+    if (wait_error_lasts(result))
         __atomic_store_n(&context->faulted, true, __ATOMIC_RELAXED);
     return result;
 }

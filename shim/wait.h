@@ -24,4 +24,7 @@ CUresult wait_as_free(struct context *context, CUcontext current, bool *later_ou
 bool wait_enter(const struct context *context, CUcontext current);
 void wait_leave(bool entered);
 
+/* An error after which the context serves nothing until it is reset. */
+bool wait_error_lasts(CUresult result);
+
 #endif

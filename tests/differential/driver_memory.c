@@ -402,7 +402,8 @@ void driver_attributes(void)
     int count = foreign_make(list);
     for (int i = 0; i < count; i++) {
         scope("attributes of %s", list[i].kind);
-        attributes_at(list[i].address);
+        if (list[i].address != ~(CUdeviceptr)0) /* the driver names some range below it */
+            attributes_at(list[i].address);
         attribute_set(list[i].kind, list[i].address);
     }
     a = block_make("E", 1000);

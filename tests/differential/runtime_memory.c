@@ -228,7 +228,7 @@ void runtime_copies(void)
         RT(cudaMemset(a, 1, 0));
         RT(cudaMemset(NULL, 1, 0));
         RT(cudaMemset(NULL, 1, 16));
-        RT(cudaMemset(a, 1, SIZE_MAX));
+        RT(cudaMemset(a, 1, (size_t)1 << 50));
         if (PRESENT(cudaMemcpy2D)) {
             RT(cudaMemcpy2D(a, 128, host, 100, 100, n / 128, cudaMemcpyHostToDevice));
             RT(cudaMemset2D(a, 128, 5, 100, n / 128));

@@ -9,6 +9,7 @@
  */
 #include "sim.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -107,7 +108,10 @@ CUresult memory_free(CUdeviceptr address)
     struct block *block = memory_freeable(address);
     if (block == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    struct context *waiting = block->context;
+    struct context *waiting;
+    if (block->kind == BLOCK_PIECE && context_current(&waiting) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return CUDA_ERROR_INVALID_VALUE; /* measured after a reset */
+    waiting = block->context;
     uint64_t buffer_id = block->buffer_id;
     if (waiting == NULL)
         waiting = context_default(block->device);
@@ -119,7 +123,22 @@ CUresult memory_free(CUdeviceptr address)
         return CUDA_ERROR_INVALID_VALUE;
     memory_release(block);
     mempools_settle();
-    return CUDA_SUCCESS;
+    /* measured: the block is freed, and the answer is that of the thread's own context */
+    result = context_current(&waiting);
+    return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? result : CUDA_SUCCESS;
+}
+
+/* A file that stands for the memory: nobody maps it here. Measured: 64 KiB blocks have none. */
+CUresult memory_range_file(int *file, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+                           unsigned long long flags)
+{
+    const struct block *block = card_find(address);
+    if (file == NULL || block == NULL || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
+        flags != 0 || bytes == 0 || bytes % 4096 != 0 || address % 4096 != 0 ||
+        address + bytes > block->address + block->bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    *file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return *file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 CUresult memory_info(size_t *free_bytes, size_t *total_bytes)

@@ -163,7 +163,7 @@ static void piece_take(struct block *piece, size_t bytes, size_t units_bytes)
     piece->reserved_bytes = units_bytes;
     piece->buffer_id = sim.next_id++;
     piece->sync_memops = false;
-    piece->pool->used_bytes += units_bytes;
+    piece->pool->used_bytes += bytes; /* measured: without rounding */
     if (piece->pool->used_high_bytes < piece->pool->used_bytes)
         piece->pool->used_high_bytes = piece->pool->used_bytes;
 }
@@ -198,7 +198,7 @@ static struct block *pool_take(struct mempool *pool, size_t bytes, const struct 
 static void piece_unuse(struct block *piece)
 {
     piece->used = false;
-    piece->pool->used_bytes -= piece->reserved_bytes;
+    piece->pool->used_bytes -= piece->bytes;
 }
 
 void mempool_piece_free(struct block *piece)

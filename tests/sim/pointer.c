@@ -47,9 +47,7 @@ static CUresult pointer_number(const struct block *block, CUpointer_attribute at
         *(unsigned int *)data = block_is_host(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        if (block->kind == BLOCK_MAPPED)
-            return CUDA_ERROR_NOT_SUPPORTED;
-        *(unsigned int *)data = block->sync_memops;
+        *(unsigned int *)data = block->sync_memops != (block->kind == BLOCK_DEVICE);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *(unsigned int *)data = block->kind == BLOCK_MANAGED;
@@ -155,11 +153,11 @@ CUresult pointer_attributes(unsigned int count, CUpointer_attribute *attributes,
 CUresult pointer_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct block *block = card_find(address);
+    if (block != NULL && block->kind == BLOCK_MAPPED)
+        return CUDA_ERROR_NOT_SUPPORTED; /* whatever the attribute */
     if (value == NULL || block == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
-    if (block->kind == BLOCK_MAPPED)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    block->sync_memops = *(const unsigned int *)value != 0;
+    block->sync_memops = (*(const unsigned int *)value != 0) != (block->kind == BLOCK_DEVICE);
     return CUDA_SUCCESS;
 }
 

@@ -187,7 +187,7 @@ struct block {
     struct context *context; /* NULL: outlives contexts */
     uint64_t context_id;
     uint64_t buffer_id;
-    bool sync_memops;      /* as the program set it */
+    bool sync_memops;      /* the program set it to another value than it has at first */
     int ipc_process;       /* IPC: whose memory it is, */
     uint64_t ipc_offset;   /* where in the memory file, */
     unsigned ipc_opened;   /* and how often it is open */
@@ -472,6 +472,8 @@ CUresult memory_alloc(CUdeviceptr *out, size_t bytes);
 CUresult memory_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
                             unsigned int element_bytes);
 CUresult memory_free(CUdeviceptr address);
+CUresult memory_range_file(int *file, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+                           unsigned long long flags);
 CUresult memory_info(size_t *free_bytes, size_t *total_bytes);
 CUresult memory_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address);
 CUresult memory_alloc_old(unsigned int *out, unsigned int bytes);

@@ -198,10 +198,14 @@ CUresult vmm_get_access(unsigned long long *flags, const CUmemLocation *location
                         CUdeviceptr address)
 {
     const struct block *block = card_find(address);
-    if (flags == NULL || location == NULL || block == NULL || block->kind != BLOCK_MAPPED)
+    if (flags == NULL || location == NULL || block == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = block->accessible && location->id == block->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                                                : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (block->kind != BLOCK_MAPPED) /* measured for cuMemAlloc memory */
+        *flags = 0;
+    else
+        *flags = block->accessible && location->id == block->device
+                     ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 
