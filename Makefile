@@ -37,7 +37,7 @@ SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)
                  $(BUILD)/sim/libcudart_static.a
 
 .PHONY: all library sim replay units victims setup check demo asan ubsan tsan coverage tidy format format-check \
-        gpu-check gpu-bench gpu-build install uninstall clean help always
+        planted gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
 all: library ## build the library
@@ -184,7 +184,11 @@ format-check:
 
 gpu-build: library ## build the programs for a real GPU (needs nvcc)
 	@tests/gpu/build
-gpu-check: library ## real programs with and without the library, on a real GPU: one table
+# The library with a fault: fences are taken to have passed. tests/gpu/check must see it fail.
+planted:
+	@$(MAKE) --no-print-directory -s library BUILD='$(BUILD)/planted' CFLAGS='$(CFLAGS) -DVRAMALLOC_PLANT_NO_FENCE'
+
+gpu-check: library planted ## real programs with and without the library, on a real GPU: one table
 	@tests/gpu/check
 gpu-bench: library ## what allocations cost with and without the library, on a real GPU
 	@tests/gpu/bench
