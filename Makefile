@@ -36,7 +36,7 @@ UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
 
-.PHONY: all library sim replay units victims setup check demo asan ubsan tsan coverage tidy format format-check \
+.PHONY: all library sim replay units victims setup check demo asan ubsan tsan coverage mutate tidy format format-check \
         planted gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
@@ -167,6 +167,9 @@ ubsan: asan ## the same as asan: both run together
 
 tsan: setup ## threaded units and victims under ThreadSanitizer
 	@scripts/sanitize thread
+
+mutate: setup ## faults put into a copy of the sources, one at a time: the tests must notice
+	@scripts/mutate
 
 coverage: setup ## line coverage of pool/ and shim/ by the units and victims
 	@scripts/coverage
