@@ -100,11 +100,108 @@ static void mixed_frees_in_the_middle(void)
     MUST(cudaStreamDestroy(other));
 }
 
-int main(void)
+static void *look(void *other)
 {
+    void *block;
+    MUST(cudaSetDevice(0));
+    SHOW(cudaMallocAsync(&block, 100 * MIB, (cudaStream_t)other));
+    return NULL;
+}
+
+/* A request that finds no memory at hand asks what has passed, which spoils no capture either. */
+static void looks_in_the_middle(void)
+{
+    cudaStream_t other[2];
+    void *block;
+    pthread_t freer;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    MUST(cudaStreamCreateWithFlags(&other[0], cudaStreamNonBlocking));
+    MUST(cudaStreamCreateWithFlags(&other[1], cudaStreamNonBlocking));
+    MUST(cudaMallocAsync(&block, 5000, other[0]));
+    MUST(cudaFreeAsync(block, other[0]));
+    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    pthread_create(&freer, NULL, look, other[1]);
+    pthread_join(freer, NULL);
+    end("a look in the middle");
+}
+
+static void *end_elsewhere(void *unused)
+{
+    (void)unused;
+    MUST(cudaSetDevice(0));
+    end("on the wrong thread");
+    return NULL;
+}
+
+static void on_a_thread(void *(*what)(void *))
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, what, NULL);
+    pthread_join(thread, NULL);
+}
+
+/* It goes on, and a free must know that. */
+static void ends_on_the_wrong_thread(void)
+{
+    MUST(cudaMalloc(&blocks[0], 5000));
+    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    on_a_thread(end_elsewhere);
+    on_a_thread(free_it);
+    end("on the right one");
+}
+
+/* More captures than the library can tell apart. */
+static void many(void)
+{
+    enum { MANY = 300, ENDED = 270 };
+    static cudaStream_t streams[MANY];
+    cudaGraph_t graph;
+    int good = 0;
+    MUST(cudaMalloc(&blocks[0], 5000));
+    for (int i = 0; i < MANY; i++) {
+        MUST(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+        MUST(cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed));
+    }
+    for (int i = 0; i < MANY; i++) {
+        if (i == ENDED)
+            on_a_thread(free_it);
+        good += cudaStreamEndCapture(streams[i], &graph) == cudaSuccess;
+    }
+    printf("%d of %d captures ended well\n", good, MANY);
+}
+
+/* After captures that ended in other ways a free waits the usual way again. */
+static void no_capture_is_left(void)
+{
+    uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))sim_function("vrsim_calls");
+    cudaStream_t gone;
+    MUST(cudaStreamCreateWithFlags(&gone, cudaStreamNonBlocking));
+    MUST(cudaStreamBeginCapture(gone, cudaStreamCaptureModeRelaxed));
+    MUST(cudaStreamDestroy(gone));
+    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    SHOW(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    end("begun twice");
+    MUST(cudaMalloc(&blocks[0], 5000));
+    uint64_t before = calls != NULL ? calls("cuCtxSynchronize") : 0;
+    MUST(cudaFree(blocks[0]));
+    printf("usual waits: %d\n", calls != NULL ? (int)(calls("cuCtxSynchronize") - before) : 0);
+}
+
+/* usage: rt_capture_gate [better]      where the library spoils less than the driver alone */
+int main(int argc, char **argv)
+{
+    (void)argv;
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    if (argc > 1) {
+        no_capture_is_left();
+        looks_in_the_middle();
+        return 0;
+    }
     begins_beside_a_wait();
     a_free_comes_while_it_begins();
     mixed_frees_in_the_middle();
+    ends_on_the_wrong_thread();
+    many();
     return 0;
 }

@@ -34,6 +34,11 @@ int main(void)
             MUST(cudaMalloc(&a[i], 3 * MIB));
         }
     }
+    MUST(cudaStreamBeginCapture(capturing, cudaStreamCaptureModeRelaxed));
+    for (int i = 0; i < BLOCKS; i++)
+        MUST(cudaFree(a[i]));
+    MUST(cudaStreamEndCapture(capturing, &graph));
+    SHOW(cudaMalloc(&b, 50 * MIB)); /* needs what waits */
     MUST(cudaDeviceSynchronize());
     printf("hazards %d\n", hazards());
     return 0;
