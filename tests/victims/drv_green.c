@@ -27,8 +27,8 @@ int main(void)
         vrsim_note_alloc(range.address, MIB);
         MUST(cuCtxSetCurrent(of_green));
         MUST(cuMemAlloc(&in_green, 5000));
-        MUST(vrsim_launch(stream, 10000000, 1, &range));
         MUST(cuMemFree(in_green));
+        MUST(vrsim_launch(stream, 10000000, 1, &range)); /* nothing else waits for it */
         if (i % 2)
             MUST(cuCtxSetCurrent(primary));
         vrsim_note_free(range.address);
