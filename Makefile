@@ -43,8 +43,8 @@ UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
 
-.PHONY: all library sim replay units victims differential setup check demo asan ubsan tsan coverage tidy format format-check \
-        gpu-check gpu-bench gpu-build install uninstall clean help always
+.PHONY: all library sim replay units victims differential setup check demo asan ubsan tsan coverage mutate tidy \
+        format format-check planted gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
 all: library ## build the library
@@ -176,6 +176,9 @@ ubsan: asan ## the same as asan: both run together
 tsan: setup ## threaded units and victims under ThreadSanitizer
 	@BUILD=$(BUILD) scripts/sanitize thread
 
+mutate: setup ## faults put into a copy of the sources, one at a time: the tests must notice
+	@scripts/mutate
+
 coverage: setup ## line coverage of pool/ and shim/ by the units and victims
 	@BUILD=$(BUILD) scripts/coverage
 
@@ -192,7 +195,11 @@ format-check:
 
 gpu-build: library ## build the programs for a real GPU (needs nvcc)
 	@BUILD=$(BUILD) tests/gpu/build
-gpu-check: library ## real programs with and without the library, on a real GPU: one table
+# The library with a fault: fences are taken to have passed. tests/gpu/check must see it fail.
+planted:
+	@$(MAKE) --no-print-directory -s library BUILD='$(BUILD)/planted' CFLAGS='$(CFLAGS) -DVRAMALLOC_PLANT_NO_FENCE'
+
+gpu-check: library planted ## real programs with and without the library, on a real GPU: one table
 	@BUILD=$(BUILD) tests/gpu/check
 gpu-bench: library ## what allocations cost with and without the library, on a real GPU
 	@BUILD=$(BUILD) tests/gpu/bench

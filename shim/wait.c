@@ -63,9 +63,12 @@ static CUresult barrier_wait(struct context *context, CUcontext current, bool *l
     CUresult result = CUDA_SUCCESS;
     if (spare == 0)
         result = real_cuMemAlloc_v2(&spare, SPARE_BYTES);
+    bool trimmed = result == CUDA_ERROR_OUT_OF_MEMORY && pool_trim(context->pool, 0) > 0;
+    if (trimmed && context->vmm) /* parts go back without a wait, but now there may be room */
+        result = real_cuMemAlloc_v2(&spare, SPARE_BYTES);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         result = CUDA_SUCCESS; /* giving back a whole segment is a native free as well */
-        *later_out = pool_trim(context->pool, 0) == 0;
+        *later_out = !trimmed || context->vmm;
     } else if (result == CUDA_SUCCESS) {
         result = real_cuMemFree_v2(spare);
         if (result == CUDA_SUCCESS)

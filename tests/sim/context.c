@@ -98,6 +98,8 @@ void context_teardown(struct context *context)
         capture_stream_gone(stream);
         stream_drop(stream);
     }
+    op_release(context->left);
+    context->left = NULL;
     context->alive = false;
 }
 

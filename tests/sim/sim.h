@@ -64,6 +64,7 @@ struct context {
     unsigned int retains; /* primary: reference count */
     CUresult fault;       /* CUDA_SUCCESS or the sticky error */
     struct stream *streams;
+    struct op *left;   /* ends with the work of streams that were destroyed; NULL: none */
     int pending_frees; /* cuMemFreeAsync of cuMemAlloc blocks since the last synchronise */
     int free_waiters;  /* frees that wait for the GPU: captures do not begin meanwhile */
     uint64_t peers;    /* bit d: may use device d's memory */
@@ -437,6 +438,7 @@ void work_slot_give(uint32_t slot);
 CUresult work_submit(struct stream *stream, const struct work *work);
 CUresult work_submit_op(struct stream *stream, const struct work *work, struct op **out);
 struct op *work_join(struct context *context); /* an op after everything; the caller's reference */
+void work_left(struct stream *stream);         /* the stream ends, its work goes on */
 void work_pump(void);
 bool op_done(struct op *op); /* finished at the host's time; then the host knows it */
 void op_wait(struct op *op); /* releases the lock meanwhile */

@@ -108,6 +108,7 @@ CUresult stream_destroy(CUstream handle)
     if (result != CUDA_SUCCESS)
         return result;
     capture_stream_gone(stream);
+    work_left(stream);
     struct stream **link = &stream->context->streams;
     while (*link != stream)
         link = &(*link)->next;

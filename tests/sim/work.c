@@ -381,8 +381,8 @@ CUresult work_submit(struct stream *stream, const struct work *work)
     return CUDA_SUCCESS;
 }
 
-/* An operation of no stream: it ends when everything submitted to the context so far has ended. */
-struct op *work_join(struct context *context)
+/* An operation of no stream, after the work of streams that are gone. */
+static struct op *join_begin(struct context *context)
 {
     struct op *op = calloc(1, sizeof(*op));
     op->refs = 1;
@@ -391,12 +391,36 @@ struct op *work_join(struct context *context)
     op->context_id = context->id;
     op->submit_ns = sim.host_ns;
     vclock_merge(&op->clock, &sim.host_clock);
-    for (struct stream *stream = context->streams; stream != NULL; stream = stream->next)
-        op_depend(op, stream->tail);
+    op_depend(op, context->left);
+    return op;
+}
+
+static void join_end(struct op *op)
+{
     op_try(op);
     if (!op->resolved)
         op_enlist(op);
+}
+
+/* It ends when everything submitted to the context so far has ended. */
+struct op *work_join(struct context *context)
+{
+    struct op *op = join_begin(context);
+    for (struct stream *stream = context->streams; stream != NULL; stream = stream->next)
+        op_depend(op, stream->tail);
+    join_end(op);
     return op;
+}
+
+/* What waits for all of the context waits for this work as well. (The legacy stream does not.) */
+void work_left(struct stream *stream)
+{
+    struct context *context = stream->context;
+    struct op *op = join_begin(context);
+    op_depend(op, stream->tail);
+    join_end(op);
+    op_release(context->left);
+    context->left = op;
 }
 
 /* --- waiting

@@ -2,6 +2,7 @@
  */
 #include "unit.h"
 
+#include "../../pool/pool_internal.h"
 #include "sim_backing.h"
 
 static const uint64_t sizes[] = {512, 20000, 100000, 5 * MIB, 100 * MIB};
@@ -252,6 +253,25 @@ static void a_forgotten_stream_reuses_nothing(void **state)
     sim->now = 100;
     assert_int_equal(pool_collect(pool), 1);
     sim_backing_check(sim, pool);
+    assert_null(pool->limbo.all); /* its record is gone as well */
+    sim_pool_end(sim, pool);
+}
+
+/* More streams than the table of what they can reuse has places. */
+static void streams_that_share_a_place_share_no_block(void **state)
+{
+    (void)state;
+    enum { STREAMS_EACH = 2 * LIMBO_SIZE_BUCKETS };
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    struct pool_stats stats;
+    for (uint64_t i = 1; i <= STREAMS_EACH; i++)
+        sim_free_pending(sim, sim_alloc(pool, 512), i, 100);
+    for (uint64_t i = 1; i <= STREAMS_EACH; i++)
+        sim_alloc_on(pool, 512, STREAMS_EACH + i);
+    pool_stats_read(pool, &stats);
+    assert_int_equal(stats.stream_reuses, 0);
+    sim_backing_check(sim, pool);
     sim_pool_end(sim, pool);
 }
 
@@ -340,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_block_taken_while_it_is_asked_about_stays_taken),
         cmocka_unit_test(fences_pass_in_order_from_the_oldest),
         cmocka_unit_test(a_forgotten_stream_reuses_nothing),
+        cmocka_unit_test(streams_that_share_a_place_share_no_block),
         cmocka_unit_test(a_failed_fence_never_passes),
         cmocka_unit_test(case_12_merging_leaves_pending_neighbours_alone),
         cmocka_unit_test(waiting_is_the_last_resort),

@@ -259,6 +259,26 @@ static void a_free_that_ends_twice_closes_the_pool(void **state)
     }
 }
 
+/* The block is another one by then, though its free has begun as well. */
+static void an_old_free_does_not_end_a_new_one(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {512, MIB};
+    for (int i = 0; i < 2; i++) {
+        struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+        struct pool *pool = sim_pool_create(sim, 0, 0);
+        struct pool_block old, block;
+        uint64_t keep = sim_alloc(pool, sizes[i]), a = sim_alloc(pool, sizes[i]);
+        assert_int_equal(pool_free_begin(a, &old), POOL_OK);
+        pool_free_finish(&old);
+        assert_int_equal(sim_alloc(pool, sizes[i]), a);
+        assert_int_equal(pool_free_begin(a, &block), POOL_OK);
+        pool_free_finish(&old);
+        broken_check(pool, keep, "a free that began ends once");
+        broken_end(sim, pool);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +291,7 @@ int main(void)
         cmocka_unit_test(a_slab_without_the_slot_it_promises_closes_the_pool),
         cmocka_unit_test(a_wrong_boundary_tag_closes_the_pool),
         cmocka_unit_test(a_free_that_ends_twice_closes_the_pool),
+        cmocka_unit_test(an_old_free_does_not_end_a_new_one),
     };
     return cmocka_run_group_tests_name("pool_faults", tests, NULL, NULL);
 }

@@ -114,11 +114,13 @@ static void release_in_flight(uint64_t card_bytes, uint64_t limit_bytes)
     struct sim_backing *sim = sim_backing_create(card_bytes);
     struct pool *pool = sim_pool_create(sim, 0, limit_bytes);
     struct request request = {.pool = pool, .bytes = 90 * MIB};
+    char why[200];
     sim_free(sim_alloc(pool, 80 * MIB));
     gate_reset();
     sim->hook[SIM_RELEASE] = gate_hook;
     pthread_t trimmer = start(trim_thread, pool);
     gate_await();
+    assert_true(pool_check(pool, why, sizeof(why)));
     pthread_t asker = start(request_thread, &request);
     pause_ms(30);
     assert_false(
@@ -291,6 +293,30 @@ static void memory_without_records_goes_back_without_a_lock(void **state)
     sim_pool_end(sim, pool);
 }
 
+/* Its free cannot be filed: the block is lost, its fence is dropped, and nobody has it early. */
+static void a_free_without_a_record_loses_its_block(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {512, MIB};
+    for (int i = 0; i < 2; i++) {
+        struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+        struct pool *pool = sim_pool_create(sim, 0, 0);
+        struct pool_block block, found;
+        uint64_t a = sim_alloc(pool, sizes[i]), fence = sim_backing_fence(sim, 100);
+        assert_int_equal(pool_free_begin(a, &block), POOL_OK);
+        host_starve(NULL);
+        while (metadata_take(&pool->metadata, sizeof(struct pending)) != NULL) {
+        }
+        pool_free_pend(&block, 7, fence);
+        host_feed();
+        assert_int_equal(sim->fence_dropped[fence], 1);
+        assert_int_equal(pool_find(a, &found), POOL_OK);
+        assert_int_not_equal(found.state, POOL_BLOCK_LIVE);
+        assert_int_not_equal(sim_alloc_on(pool, sizes[i], 7), a);
+        sim_pool_end(sim, pool);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +327,7 @@ int main(void)
         cmocka_unit_test(held_memory_is_served_while_another_thread_waits),
         cmocka_unit_test(a_pool_ends_after_those_who_are_inside),
         cmocka_unit_test(memory_without_records_goes_back_without_a_lock),
+        cmocka_unit_test(a_free_without_a_record_loses_its_block),
     };
     return cmocka_run_group_tests_name("pool_ladder", tests, NULL, NULL);
 }

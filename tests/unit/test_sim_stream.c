@@ -140,6 +140,24 @@ static void context_events_wait_for_everything(void **state)
     assert_int_equal(cuEventQuery(event), CUDA_SUCCESS);
 }
 
+static void work_outlives_its_stream(void **state)
+{
+    CUstream stream;
+    CUevent event;
+    (void)state;
+    assert_int_equal(cuEventCreate(&event, 0), CUDA_SUCCESS);
+    assert_int_equal(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    run(stream, 5 * MS);
+    assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
+    assert_int_equal(cuCtxRecordEvent(NULL, event), CUDA_SUCCESS);
+    vrsim_advance(4 * MS);
+    assert_int_equal(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    uint64_t begin_ns = vrsim_now();
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_true(vrsim_now() - begin_ns > MS / 2);
+    assert_int_equal(cuEventQuery(event), CUDA_SUCCESS);
+}
+
 static void frees_wait_for_the_gpu(void **state)
 {
     CUdeviceptr address, neighbour;
@@ -316,6 +334,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(threads_have_streams_of_their_own, setup, teardown),
         cmocka_unit_test_setup_teardown(events_order_streams, setup, teardown),
         cmocka_unit_test_setup_teardown(context_events_wait_for_everything, setup, teardown),
+        cmocka_unit_test_setup_teardown(work_outlives_its_stream, setup, teardown),
         cmocka_unit_test_setup_teardown(frees_wait_for_the_gpu, setup, teardown),
         cmocka_unit_test_setup_teardown(spinning_kernels_end_by_their_flag, setup, teardown),
         cmocka_unit_test_setup_teardown(callbacks_may_not_call, setup, teardown),

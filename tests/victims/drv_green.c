@@ -9,11 +9,12 @@ int main(void)
     CUdevice device;
     CUcontext primary, of_green;
     CUgreenCtx green;
-    CUstream stream;
+    CUstream stream, quick;
     MUST(cuInit(0));
     MUST(cuDeviceGet(&device, 0));
     MUST(cuDevicePrimaryCtxRetain(&primary, device));
     MUST(cuCtxSetCurrent(primary));
+    MUST(cuStreamCreate(&quick, CU_STREAM_NON_BLOCKING));
     MUST(cuGreenCtxCreate(&green, (CUdevResourceDesc)&device, device, CU_GREEN_CTX_DEFAULT_STREAM));
     MUST(cuCtxFromGreenCtx(&of_green, green));
     MUST(cuCtxSetCurrent(of_green));
@@ -26,10 +27,16 @@ int main(void)
         vrsim_note_alloc(range.address, MIB);
         MUST(cuCtxSetCurrent(of_green));
         MUST(cuMemAlloc(&in_green, 5000));
-        MUST(vrsim_launch(stream, 10000000, 1, &range));
         MUST(cuMemFree(in_green));
+        MUST(vrsim_launch(stream, 10000000, 1, &range)); /* nothing else waits for it */
         if (i % 2)
             MUST(cuCtxSetCurrent(primary));
+        vrsim_note_free(range.address);
+        MUST(cuMemFree(range.address));
+        MUST(cuCtxSetCurrent(primary)); /* whoever has the memory next uses it at once */
+        MUST(cuMemAlloc(&range.address, MIB));
+        vrsim_note_alloc(range.address, MIB);
+        MUST(vrsim_launch(quick, 1000, 1, &range));
         vrsim_note_free(range.address);
         MUST(cuMemFree(range.address));
     }

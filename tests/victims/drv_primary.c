@@ -40,6 +40,7 @@ int main(void)
     SHOW(cuDevicePrimaryCtxRetain(&primary, device));
     MUST(cuCtxSetCurrent(primary));
     SHOW(cuMemAlloc(&a, 1000));
+    printf("right after the release: %u\n", fill(a, 21));
     SHOW(cuMemFree(a));
     SHOW(cuCtxDestroy(other));
     return 0;

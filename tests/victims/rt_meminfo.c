@@ -16,6 +16,10 @@ int main(void)
     MUST(cudaFree(a));
     MUST(cudaMemGetInfo(&after, &total));
     printf("all back: %d\n", after == before);
+    MUST(cudaMalloc(&a, 5 * MIB));
+    MUST(cudaFree(a));
+    MUST(cudaMemGetInfo(&after, &total));
+    printf("a smaller one as well: %d\n", after == before);
     SHOW(cudaMalloc(&b, after / 10 * 9));
     SHOW(cudaFree(b));
     return 0;
