@@ -405,6 +405,17 @@ static void segment_settle_locked(struct pool *pool, struct segment *segment, bo
     pool_settled_tell(pool);
 }
 
+uint64_t arena_segment_release(struct pool *pool, struct segment *segment)
+{
+    uint64_t address = segment->address, bytes = segment->bytes;
+    segment_detach_locked(pool, segment);
+    lock_give(&pool->lock);
+    enum backing_status status = pool->backing.release(pool->backing.self, address, bytes);
+    lock_take(&pool->lock);
+    segment_settle_locked(pool, segment, status == BACKING_OK);
+    return status == BACKING_OK ? bytes : 0;
+}
+
 /* Releases the segment that has been idle for longest (what was in use a moment ago will be asked
  * for again) and leaves at least keep_bytes of idle memory. Returns its bytes; 0: none was
  * released. The lock is held on entry and on return, not in between. */
@@ -414,15 +425,7 @@ static uint64_t segment_release_one(struct pool *pool, uint64_t keep_bytes)
         return 0;
     uint64_t excess_bytes = pool->stats.idle_segment_bytes - keep_bytes;
     struct segment *segment = idle_within(pool, keep_bytes > 0 ? excess_bytes : UINT64_MAX);
-    if (segment == NULL)
-        return 0;
-    uint64_t address = segment->address, bytes = segment->bytes;
-    segment_detach_locked(pool, segment);
-    lock_give(&pool->lock);
-    enum backing_status status = pool->backing.release(pool->backing.self, address, bytes);
-    lock_take(&pool->lock);
-    segment_settle_locked(pool, segment, status == BACKING_OK);
-    return status == BACKING_OK ? bytes : 0;
+    return segment != NULL ? arena_segment_release(pool, segment) : 0;
 }
 
 /* Parts need not be idle segments' to be given back. */

@@ -385,6 +385,16 @@ struct run *buddy_segment_idle(const struct segment *segment)
     return run->kind == RUN_FREE && run->pages == segment->pages ? run : NULL;
 }
 
+bool buddy_segment_alone(const struct segment *segment, const struct run *run)
+{
+    if (run->first_page != 0)
+        return false;
+    if (run->pages == segment->pages)
+        return true;
+    const struct run *rest = segment->page_run[run->pages];
+    return rest->kind == RUN_FREE && rest->pages == segment->pages - run->pages;
+}
+
 void buddy_segment_detach(struct pool *pool, struct segment *segment)
 {
     index_remove(pool, segment->page_run[0]);

@@ -670,6 +670,24 @@ uint64_t pool_free_finish(const struct pool_block *block)
     return excess_bytes;
 }
 
+void pool_free_retire(const struct pool_block *block)
+{
+    struct pool *pool = block->pool;
+    lock_take(&pool->lock);
+    if (releasing_locked(pool, block)) {
+        struct run *run = block->record;
+        struct segment *segment = run->segment;
+        bool alone = segment->part_pages == 0 && block->slot == POOL_SLOT_NONE &&
+                     buddy_segment_alone(segment, run);
+        if (alone) {
+            pool_block_free_locked(pool, block);
+            pool->stats.frees++;
+            arena_segment_release(pool, segment);
+        }
+    }
+    lock_give(&pool->lock);
+}
+
 void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fence)
 {
     struct pool *pool = block->pool;

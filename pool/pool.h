@@ -129,6 +129,12 @@ enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out)
  * runs). Returns the bytes of idle segments that pool_trim(pool, UINT64_MAX) would release now. */
 uint64_t pool_free_finish(const struct pool_block *block);
 
+/* As pool_free_finish(), for a block that another process may still have mapped: its memory is
+ * nobody's any more. If no other block is in its segment, that is given back to the backing at
+ * once; else the block stays in limbo for good. Waits for the GPU if the backing does. Cost: a
+ * release. */
+void pool_free_retire(const struct pool_block *block);
+
 /* The GPU is done with the block when `fence` has passed; `stream` may reuse it at once.
  * stream: an id above 0, or POOL_NO_STREAM for nobody. fence: the pool owns it from here and gives
  * it to fence_drop. Fences of one stream pass about in the order in which they are handed in: none

@@ -206,6 +206,9 @@ struct run *buddy_split(struct pool *pool, struct run *run, uint64_t pages);
 /* A new segment is one free run. False: the host has no memory. */
 bool buddy_segment_add(struct pool *pool, struct segment *segment);
 
+/* Whether a run that is no free one is all that is in its segment. */
+bool buddy_segment_alone(const struct segment *segment, const struct run *run);
+
 /* The segment's one free run, if nothing else is in it; else NULL. */
 struct run *buddy_segment_idle(const struct segment *segment);
 
@@ -291,6 +294,10 @@ bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes);
 
 /* Idle bytes over what the slack allows. */
 uint64_t arena_excess_locked(const struct pool *pool);
+
+/* Gives an idle segment back. Returns its bytes; 0: the backing did not take it. The lock is held
+ * on entry and on return, not in between. */
+uint64_t arena_segment_release(struct pool *pool, struct segment *segment);
 
 /* Forgets every segment, giving each back first if so wanted. Nobody else is inside. */
 void arena_end(struct pool *pool, bool release_segments);

@@ -27,7 +27,8 @@
 enum block_tag {
     TAG_ORDINARY = 0,
     TAG_STREAM_ORDERED = 1, /* a stream-ordered call allocated it */
-    TAG_MEMOPS_CHANGED = 2  /* SYNC_MEMOPS is not as it is at first: the program changed it */
+    TAG_SYNC_MEMOPS = 2,    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is on */
+    TAG_EXPORTED = 4        /* another process may have it mapped */
 };
 
 #define DEVICES_MAX 64 /* GPUs a process can see; later ones are forwarded to the driver */

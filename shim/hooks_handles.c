@@ -8,6 +8,8 @@
 #include "devices.h"
 #include "driver.h"
 
+#define HOST_PAGE_BYTES ((CUdeviceptr)4096)
+
 /* Any address of the range is the pool's: its first one, or the start of a later 2 MiB. */
 static bool pool_reached(CUdeviceptr dptr, size_t bytes)
 {
@@ -64,22 +66,27 @@ CUresult hook_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *loc
     return result;
 }
 
-/* A range that leaves the block, or is of a small one, has no handle natively (measured: 64 KiB).
- */
+/* Whole pages around a live block have a handle natively, where they are aligned; more does not. */
+static bool pages_of_block(CUdeviceptr dptr, size_t bytes)
+{
+    struct pool_block block;
+    if (bytes == 0 ||
+        (pool_find(dptr, &block) != POOL_OK && pool_find(dptr + bytes - 1, &block) != POOL_OK))
+        return false;
+    CUdeviceptr first = block.address & ~(HOST_PAGE_BYTES - 1);
+    CUdeviceptr end =
+        (block.address + block.requested_bytes + HOST_PAGE_BYTES - 1) & ~(HOST_PAGE_BYTES - 1);
+    return block.state == POOL_BLOCK_LIVE && dptr >= first && bytes <= end - dptr;
+}
+
 CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t bytes, int type,
                                             unsigned long long flags)
 {
-    struct pool_block block;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (!process_serves() || !pool_owns(dptr))
-        return real_cuMemGetHandleForAddressRange(handle, dptr, bytes, type, flags);
-    bool inside = pool_find(dptr, &block) == POOL_OK && block.state == POOL_BLOCK_LIVE &&
-                  bytes <= block.requested_bytes &&
-                  dptr - block.address <= block.requested_bytes - bytes;
-    bool small = inside && block.requested_bytes < BACKING_SEGMENT_ALIGN_BYTES;
-    return real_cuMemGetHandleForAddressRange(
-        handle, inside && !small ? dptr : DRIVER_UNKNOWN_ADDRESS, bytes, type, flags);
+    bool known = !process_serves() || !pool_owns(dptr) || pages_of_block(dptr, bytes);
+    return real_cuMemGetHandleForAddressRange(handle, known ? dptr : DRIVER_UNKNOWN_ADDRESS, bytes,
+                                              type, flags);
 }
 
 /* Device memory is nothing of the host's. */

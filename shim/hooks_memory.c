@@ -225,16 +225,6 @@ static CUresult free_refuse(struct device *device, CUdeviceptr dptr)
     return result;
 }
 
-/* A free with a destroyed context current frees another context's block and returns that error
- * (measured). */
-static CUresult current_error(const struct context *owner, CUcontext current)
-{
-    CUdevice device;
-    if (current == NULL || current == owner->handle || real_cuCtxGetDevice == NULL)
-        return CUDA_SUCCESS;
-    return real_cuCtxGetDevice(&device);
-}
-
 /* Frees a block that is ours to free, after the wait of a native free. */
 static CUresult free_waiting(struct context *owner, CUcontext current,
                              const struct pool_block *block)
@@ -250,7 +240,9 @@ static CUresult free_waiting(struct context *owner, CUcontext current,
         pool_free_pend(block, POOL_NO_STREAM, fence_after_next_wait(owner));
         return CUDA_SUCCESS;
     }
-    if (pool_free_finish(block) > 0) /* here, since a native free waits for the GPU as well */
+    if ((block->tag & TAG_EXPORTED) != 0)
+        pool_free_retire(block);
+    else if (pool_free_finish(block) > 0) /* here, since a native free waits for the GPU as well */
         pool_trim(block->pool, UINT64_MAX);
     return CUDA_SUCCESS;
 }
@@ -260,7 +252,8 @@ static CUresult free_waiting(struct context *owner, CUcontext current,
 static CUresult free_mixed(struct context *owner, CUcontext current, const struct pool_block *block)
 {
     uint64_t fence;
-    if (current != owner->handle || !fence_after_context(owner, &fence))
+    if (current != owner->handle || (block->tag & TAG_EXPORTED) != 0 ||
+        !fence_after_context(owner, &fence))
         return free_waiting(owner, current, block);
     pool_free_pend(block, POOL_NO_STREAM, fence);
     return CUDA_SUCCESS;
@@ -325,13 +318,11 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
     if (free_begin(dptr, context, &block, &owner, &result)) {
         if ((block.tag & TAG_STREAM_ORDERED) != 0)
             result = free_mixed(owner, current, &block);
-        else if (deferred_free(owner, &block))
+        else if ((block.tag & TAG_EXPORTED) == 0 && deferred_free(owner, &block))
             result = CUDA_SUCCESS;
         else
             result = free_waiting(owner, current, &block);
         async_uncount(owner, &block, result);
-        if (result == CUDA_SUCCESS)
-            result = current_error(owner, current);
     }
     errno = saved_errno;
     return result;

@@ -113,12 +113,6 @@ static void unknown_correct(CUpointer_attribute attribute, void *data, CUdevicep
         *(CUdeviceptr *)data = dptr;
 }
 
-/* Ordinary memory has it on at first and stream-ordered memory off (measured). */
-static bool sync_memops_of(const struct pool_block *block)
-{
-    return ((block->tag & TAG_MEMOPS_CHANGED) != 0) == ((block->tag & TAG_STREAM_ORDERED) != 0);
-}
-
 /* Replaces the driver's answer, which is about the segment, where the block's differs. */
 static void attribute_correct(CUpointer_attribute attribute, void *data,
                               const struct pool_block *block)
@@ -140,8 +134,14 @@ static void attribute_correct(CUpointer_attribute attribute, void *data,
             *(int *)data = 0;
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* set for a block, kept by the driver for a segment */
-        if (!is_by_handle(block))
-            *(unsigned int *)data = sync_memops_of(block);
+        *(unsigned int *)data = (block->tag & TAG_SYNC_MEMOPS) != 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: /* asking for them turns it on (measured) */
+        pool_retag(block->address, block->tag | TAG_SYNC_MEMOPS);
+        break;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: /* not told of memory by handle in every thread */
+        if (is_by_handle(block))
+            *(unsigned int *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         break;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data = context_of_block(block);
@@ -198,7 +198,7 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *at
     return result;
 }
 
-/* The segment keeps the attribute on, as it is at first: others in it may want it. */
+/* The segment keeps the attribute on: others in it may want it. */
 CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                     CUdeviceptr dptr)
 {
@@ -213,9 +213,9 @@ CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attri
     if (pooled == POOLED_DEAD || !sets) /* the driver's refusal, of the value as well */
         return real_cuPointerSetAttribute(value, attribute, DRIVER_UNKNOWN_ADDRESS);
     CUresult result = real_cuPointerSetAttribute(&on, attribute, dptr);
-    bool wanted = *(const unsigned int *)value != 0;
-    if (result == CUDA_SUCCESS && wanted != sync_memops_of(&block))
-        pool_retag(dptr, block.tag ^ TAG_MEMOPS_CHANGED);
+    uint32_t rest = block.tag & ~(uint32_t)TAG_SYNC_MEMOPS;
+    if (result == CUDA_SUCCESS)
+        pool_retag(dptr, *(const unsigned int *)value != 0 ? rest | TAG_SYNC_MEMOPS : rest);
     return result;
 }
 
@@ -242,5 +242,8 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
         return real_cuIpcGetMemHandle(handle, DRIVER_UNKNOWN_ADDRESS); /* memory of no such kind */
     if (pooled == POOLED_LIVE && block.address != block.segment_address)
         return ipc_refuse();
-    return real_cuIpcGetMemHandle(handle, dptr);
+    CUresult result = real_cuIpcGetMemHandle(handle, dptr);
+    if (result == CUDA_SUCCESS && pooled == POOLED_LIVE)
+        pool_retag(dptr, block.tag | TAG_EXPORTED);
+    return result;
 }

@@ -47,7 +47,7 @@ static CUresult pointer_number(const struct block *block, CUpointer_attribute at
         *(unsigned int *)data = block_is_host(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(unsigned int *)data = block->sync_memops != (block->kind == BLOCK_DEVICE);
+        *(unsigned int *)data = block->sync_memops;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *(unsigned int *)data = block->kind == BLOCK_MANAGED;
@@ -157,7 +157,7 @@ CUresult pointer_set(const void *value, CUpointer_attribute attribute, CUdevicep
         return CUDA_ERROR_NOT_SUPPORTED; /* whatever the attribute */
     if (value == NULL || block == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
-    block->sync_memops = (*(const unsigned int *)value != 0) != (block->kind == BLOCK_DEVICE);
+    block->sync_memops = *(const unsigned int *)value != 0;
     return CUDA_SUCCESS;
 }
 

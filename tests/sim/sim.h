@@ -188,7 +188,7 @@ struct block {
     struct context *context; /* NULL: outlives contexts */
     uint64_t context_id;
     uint64_t buffer_id;
-    bool sync_memops;      /* the program set it to another value than it has at first */
+    bool sync_memops;      /* as the program set it */
     int ipc_process;       /* IPC: whose memory it is, */
     uint64_t ipc_offset;   /* where in the memory file, */
     unsigned ipc_opened;   /* and how often it is open */

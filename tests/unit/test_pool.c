@@ -234,6 +234,41 @@ static void figures_can_be_read_though_the_lock_is_held(void **state)
     sim_pool_end(sim, pool);
 }
 
+static void retire(uint64_t address)
+{
+    struct pool_block block;
+    assert_int_equal(pool_free_begin(address, &block), POOL_OK);
+    pool_free_retire(&block);
+}
+
+/* What another process may have mapped is nobody's again. */
+static void retired_memory_is_never_reused(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    static struct pool_stats stats;
+    uint64_t held = sim->held_bytes;
+    uint64_t alone = sim_alloc(pool, 100 * MIB + 512);
+    retire(alone);
+    assert_int_equal(sim->held_bytes, held);
+    assert_false(pool_owns(alone));
+    uint64_t shared = sim_alloc(pool, MIB), neighbour = sim_alloc(pool, MIB);
+    retire(shared);
+    pool_trim(pool, 0);
+    for (int i = 0; i < 200; i++) {
+        uint64_t block = sim_alloc(pool, MIB);
+        assert_true(block + MIB <= shared || block >= shared + MIB);
+    }
+    pool_stats_read(pool, &stats);
+    assert_int_equal(stats.limbo_blocks, 1);
+    sim_free(neighbour);
+    struct pool_block block;
+    assert_int_equal(pool_free_begin(shared, &block), POOL_NOT_LIVE);
+    sim_backing_check(sim, pool);
+    sim_pool_end(sim, pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +281,7 @@ int main(void)
         cmocka_unit_test(live_blocks_are_visited_once),
         cmocka_unit_test(the_figures_add_up),
         cmocka_unit_test(figures_can_be_read_though_the_lock_is_held),
+        cmocka_unit_test(retired_memory_is_never_reused),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }
