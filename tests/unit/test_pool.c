@@ -249,10 +249,12 @@ static void retired_memory_is_never_reused(void **state)
     struct pool *pool = sim_pool_create(sim, 0, 0);
     static struct pool_stats stats;
     uint64_t held = sim->held_bytes;
-    uint64_t alone = sim_alloc(pool, 100 * MIB + 512);
-    retire(alone);
-    assert_int_equal(sim->held_bytes, held);
-    assert_false(pool_owns(alone));
+    if (!sim->parts) { /* memory in parts is never exported */
+        uint64_t alone = sim_alloc(pool, 100 * MIB + 512);
+        retire(alone);
+        assert_int_equal(sim->held_bytes, held);
+        assert_false(pool_owns(alone));
+    }
     uint64_t shared = sim_alloc(pool, MIB), neighbour = sim_alloc(pool, MIB);
     retire(shared);
     pool_trim(pool, 0);
