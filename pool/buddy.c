@@ -260,8 +260,14 @@ static bool run_cut(struct pool *pool, struct run *run, uint64_t pages)
 
 struct run *buddy_take(struct pool *pool, enum domain domain, uint64_t pages, uint64_t pages_max)
 {
-    struct run *run = index_fit(pool, domain, pages);
-    if (run == NULL || run->pages > pages_max)
+    return buddy_take_from(pool, domain, pages, pages, pages_max);
+}
+
+struct run *buddy_take_from(struct pool *pool, enum domain domain, uint64_t pages,
+                            uint64_t hole_min, uint64_t hole_max)
+{
+    struct run *run = index_fit(pool, domain, hole_min);
+    if (run == NULL || run->pages > hole_max)
         return NULL;
     index_remove(pool, run);
     if (!run_cut(pool, run, pages)) {

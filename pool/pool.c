@@ -280,10 +280,11 @@ static struct run *run_take(struct pool *pool, uint64_t pages, bool relaxed)
 {
     bool scarce = pool->scarce && !relaxed;
     bool apart = pages * POOL_PAGE_BYTES > (scarce ? POOL_MEDIUM_BYTES : POOL_LARGE_BYTES);
-    uint64_t pages_max = relaxed ? UINT64_MAX : scarce ? own_pages(pages) : hole_pages_max(pages);
     struct run *run = NULL;
-    if (apart)
-        run = buddy_take(pool, DOMAIN_LARGE, pages, pages_max);
+    if (apart && scarce)
+        run = buddy_take_from(pool, DOMAIN_LARGE, pages, own_pages(pages), own_pages(pages));
+    else if (apart)
+        run = buddy_take(pool, DOMAIN_LARGE, pages, relaxed ? UINT64_MAX : hole_pages_max(pages));
     if (run == NULL)
         run = buddy_take(pool, DOMAIN_SHARED, pages, UINT64_MAX);
     if (run == NULL && relaxed && !apart)

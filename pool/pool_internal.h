@@ -181,6 +181,10 @@ static inline void levels_changed(struct pool *pool)
  * record. */
 struct run *buddy_take(struct pool *pool, enum domain domain, uint64_t pages, uint64_t pages_max);
 
+/* The same from the smallest free run of at least `hole_min` (>= pages), at most `hole_max`. */
+struct run *buddy_take_from(struct pool *pool, enum domain domain, uint64_t pages,
+                            uint64_t hole_min, uint64_t hole_max);
+
 /* Frees a run: merges it with free neighbours. */
 void buddy_give(struct pool *pool, struct run *run);
 

@@ -126,9 +126,11 @@ static void cause_say(const struct figures *figures)
              "%s, and "
              "the driver has %s",
              BYTES(now), BYTES(pool->largest_free_run_bytes), BYTES(figures->driver_free));
-        line(strcmp(options.backing, "vmm") != 0
-                 ? "  would help  VRAMALLOC_BACKING=vmm, which can move free memory together"
-                 : "  would help  VRAMALLOC_SLACK=0, which gives idle memory back sooner");
+        line("  would help  %s",
+             strcmp(options.backing, "vmm") != 0
+                 ? "VRAMALLOC_BACKING=vmm, which can move free memory together"
+             : options.slack > 0 ? "VRAMALLOC_SLACK=0, which takes memory just as the driver would"
+                                 : "VRAMALLOC_ENABLE=0, to see whether the driver alone can");
     }
 }
 

@@ -94,9 +94,9 @@ CUresult hook_cuMemHostGetDevicePointer_v2(CUdeviceptr *dptr, void *host, unsign
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    bool pooled = pool_reached((CUdeviceptr)(uintptr_t)host, 1);
-    return real_cuMemHostGetDevicePointer_v2(
-        dptr, pooled ? (void *)(uintptr_t)DRIVER_UNKNOWN_ADDRESS : host, flags);
+    if (pool_reached((CUdeviceptr)(uintptr_t)host, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    return real_cuMemHostGetDevicePointer_v2(dptr, host, flags);
 }
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)

@@ -39,6 +39,12 @@ static CUcontext context_ending(void)
     return real_cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : NULL;
 }
 
+/* The block that the driver answered with, if it did. */
+static CUdeviceptr answered(const CUdeviceptr *dptr, CUresult result)
+{
+    return result == CUDA_SUCCESS && dptr != NULL ? *dptr : 0;
+}
+
 /* The driver answered an allocation itself. context: NULL where it was not the pool's to serve.
  * block: its address; 0 where it is a graph's. ending: the context that the block ends with. */
 static CUresult alloc_count_forwarded(struct context *context, struct device *device,
@@ -135,8 +141,8 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     if (worth_another_try(context, result))
         result = real_cuMemAlloc_v2(dptr, bytes);
     fault_note(context, result);
-    return alloc_count_forwarded(context, device_for(context), result,
-                                 result == CUDA_SUCCESS ? *dptr : 0, bytes, context_ending());
+    return alloc_count_forwarded(context, device_for(context), result, answered(dptr, result),
+                                 bytes, context_ending());
 }
 
 /* The pitch the driver uses: rows are rounded up to what it answers for a row of one byte. The
@@ -207,8 +213,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width,
     size_t bytes;
     if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
         bytes = SIZE_MAX;
-    return alloc_count_forwarded(context, device_for(context), result,
-                                 result == CUDA_SUCCESS ? *dptr : 0, bytes, context_ending());
+    return alloc_count_forwarded(context, device_for(context), result, answered(dptr, result),
+                                 bytes, context_ending());
 }
 
 /* An interior, freed or already freeing address of the pool: the driver says what it says of an
@@ -397,8 +403,8 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bo
     bool captured = context != NULL && capture_in_progress() && stream_may_capture(stream, ptsz);
     if (captured)
         DEVICE_COUNT(device, passed_capture, 1);
-    return alloc_count_forwarded(context, device, result,
-                                 captured || result != CUDA_SUCCESS ? 0 : *dptr, bytes, NULL);
+    return alloc_count_forwarded(context, device, result, captured ? 0 : answered(dptr, result),
+                                 bytes, NULL);
 }
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)

@@ -1,7 +1,6 @@
 /* test_fit.c - whatever the driver's rule completes on a card, the pool completes on that card: a
  * card filled with one size, scattered free memory asked for in one piece, and seeded random and
- * adversarial sequences near the card's capacity. With memory in parts (backing vmm) always; with
- * whole segments (backing malloc) in all but the share that is printed.
+ * adversarial sequences near the card's capacity, in all but the share that is printed.
  *
  * FIT_SEQUENCES in the environment: how many sequences (2,000).
  */
@@ -10,7 +9,7 @@
 #include "../../tools/replay/card.h"
 #include "sim_backing.h"
 
-enum { BLOCKS_MAX = 4096 };
+enum { BLOCKS_MAX = 4096, SLACK = 80 };
 
 struct race {
     struct sim_backing *sim;
@@ -23,12 +22,15 @@ struct race {
     uint64_t bytes[BLOCKS_MAX];
 };
 
-static void race_begin(struct race *race, uint64_t card_bytes, bool parts, uint64_t seed)
+static void race_begin(struct race *race, uint64_t card_bytes, bool parts, uint32_t slack_percent,
+                       uint64_t seed)
 {
     memset(race, 0, sizeof(*race));
     race->sim = sim_backing_create(card_bytes);
     race->sim->parts = parts;
-    race->pool = sim_pool_create(race->sim, 0, 0);
+    struct pool_config config = {.slack_percent = slack_percent};
+    struct backing backing = sim_backing_get(race->sim);
+    race->pool = pool_create(&config, &backing);
     race->driver = card_create(card_bytes);
     race->random = seed * 2654435761U + 88172645463325252U;
     assert_non_null(race->driver);
@@ -84,7 +86,7 @@ static void fill_with_one_size(bool parts)
         uint64_t card_bytes = (bytes < 64 * KIB ? 8 : 64) * MIB; /* hundreds of blocks each */
         if (bytes < 4 * KIB)
             card_bytes = 2 * MIB;
-        race_begin(&race, card_bytes, parts, bytes);
+        race_begin(&race, card_bytes, parts, SLACK, bytes);
         int got = 1;
         while (got > 0 && race.blocks < BLOCKS_MAX)
             got = race_alloc(&race, bytes);
@@ -113,7 +115,7 @@ static void scattered_memory_serves_one_block(void **state)
     static struct race race;
     for (uint64_t bytes = 40 * MIB; bytes <= 640 * MIB; bytes *= 2) {
         uint64_t freed = 0;
-        race_begin(&race, 4 * GIB, true, 1);
+        race_begin(&race, 4 * GIB, true, SLACK, 1);
         int got;
         while ((got = race_alloc(&race, bytes)) > 0)
             continue;
@@ -145,12 +147,12 @@ static uint64_t size_of_kind(struct race *race, uint64_t kind, uint64_t card_byt
 
 /* Near the capacity all the time: what is refused is followed by frees. False: the driver's rule
  * completed what the pool did not. */
-static bool sequence(struct race *race, uint64_t seed, bool parts)
+static bool sequence(struct race *race, uint64_t seed, bool parts, uint32_t slack_percent)
 {
     uint64_t kind = seed % 5;
     uint64_t card_bytes = (kind < 2 ? 64 * MIB : 4 * GIB) + seed % 7 * (kind < 2 ? 32 * MIB : GIB);
     int got = 1;
-    race_begin(race, card_bytes, parts, seed);
+    race_begin(race, card_bytes, parts, slack_percent, seed);
     for (int step = 0; step < 400 && got >= 0; step++) {
         got =
             race->blocks < BLOCKS_MAX ? race_alloc(race, size_of_kind(race, kind, card_bytes)) : 0;
@@ -163,22 +165,22 @@ static bool sequence(struct race *race, uint64_t seed, bool parts)
     return got >= 0;
 }
 
-static uint64_t sequences(bool parts, uint64_t count)
+static uint64_t sequences(bool parts, uint32_t slack_percent, uint64_t count)
 {
     static struct race race;
     uint64_t missed = 0, by_kind[5] = {0};
     for (uint64_t seed = 1; seed <= count; seed++) {
-        bool completed = sequence(&race, seed, parts);
+        bool completed = sequence(&race, seed, parts, slack_percent);
         missed += !completed;
         by_kind[seed % 5] += !completed;
     }
-    printf(
-        "seeds 1 to %llu, %s: the driver completed %llu that the pool did not (small %llu, medium "
-        "%llu, large %llu, mixed %llu, puzzle %llu)\n",
-        (unsigned long long)count, parts ? "parts" : "segments", (unsigned long long)missed,
-        (unsigned long long)by_kind[0], (unsigned long long)by_kind[1],
-        (unsigned long long)by_kind[2], (unsigned long long)by_kind[3],
-        (unsigned long long)by_kind[4]);
+    printf("seeds 1 to %llu, %s, slack %u: the driver completed %llu that the pool did not (small "
+           "%llu, medium "
+           "%llu, large %llu, mixed %llu, puzzle %llu)\n",
+           (unsigned long long)count, parts ? "parts" : "segments", slack_percent,
+           (unsigned long long)missed, (unsigned long long)by_kind[0],
+           (unsigned long long)by_kind[1], (unsigned long long)by_kind[2],
+           (unsigned long long)by_kind[3], (unsigned long long)by_kind[4]);
     return missed;
 }
 
@@ -188,18 +190,23 @@ static uint64_t sequence_count(void)
     return text != NULL ? strtoull(text, NULL, 10) : 500;
 }
 
-/* Of 1,000: 380. */
-static void sequences_in_parts(void **state)
+/* Of 1,000: 227 in parts, 423 in segments. */
+static void sequences_complete(void **state)
 {
     (void)state;
-    assert_true(sequences(true, sequence_count()) * 100 <= sequence_count() * 42);
+    uint64_t count = sequence_count();
+    assert_true(sequences(true, SLACK, count) * 100 <= count * 28);
+    assert_true(sequences(false, SLACK, count) * 100 <= count * 47);
 }
 
-/* Of 1,000: 506. */
-static void sequences_in_segments(void **state)
+/* Of 1,000: 7 in either. They are of small and medium blocks, which the pool packs by another rule
+ * than the driver. */
+static void sequences_complete_without_slack(void **state)
 {
     (void)state;
-    assert_true(sequences(false, sequence_count()) * 100 <= sequence_count() * 55);
+    uint64_t count = sequence_count();
+    assert_true(sequences(true, 0, count) * 100 <= count);
+    assert_true(sequences(false, 0, count) * 100 <= count);
 }
 
 int main(void)
@@ -208,8 +215,8 @@ int main(void)
         cmocka_unit_test(a_card_is_filled_with_one_size_in_segments),
         cmocka_unit_test(a_card_is_filled_with_one_size_in_parts),
         cmocka_unit_test(scattered_memory_serves_one_block),
-        cmocka_unit_test(sequences_in_parts),
-        cmocka_unit_test(sequences_in_segments),
+        cmocka_unit_test(sequences_complete),
+        cmocka_unit_test(sequences_complete_without_slack),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }
