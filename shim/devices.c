@@ -32,6 +32,8 @@ static __thread struct {
     struct context *context;
 } last_used;
 
+bool context_was_destroyed;
+
 struct device *device_of(CUdevice handle)
 {
     if (handle < 0 || handle >= DEVICES_MAX)

@@ -98,6 +98,9 @@ struct context *device_context(const struct device *device, int *slot);
 struct context *contexts_drop_begin(CUcontext handle);
 void contexts_drop_end(struct context *context);
 
+/* The program destroyed a context: some thread may have it current still. Atomic. */
+extern bool context_was_destroyed;
+
 /* For backing.h's room; self is the context, which is current. Counts the call. */
 uint64_t context_room(void *self, uint64_t *total_out);
 

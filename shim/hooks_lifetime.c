@@ -28,6 +28,8 @@ static CUresult context_destroy(CUcontext context, CUresult (*destroy)(CUcontext
     struct context *dropped = contexts_drop_begin(context);
     CUresult result = destroy(context);
     contexts_drop_end(dropped);
+    if (result == CUDA_SUCCESS)
+        __atomic_store_n(&context_was_destroyed, true, __ATOMIC_RELAXED);
     return result;
 }
 

@@ -311,6 +311,15 @@ static void async_uncount(struct context *owner, const struct pool_block *block,
         stream_use_remove(owner, block->requested_bytes);
 }
 
+/* Every free fails while a context is current that was destroyed, whatever is freed (measured). */
+static bool current_destroyed(CUcontext current, CUresult *result_out)
+{
+    if (current == NULL || !__atomic_load_n(&context_was_destroyed, __ATOMIC_RELAXED))
+        return false;
+    *result_out = real_cuMemFree_v2(DRIVER_UNKNOWN_ADDRESS);
+    return *result_out == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 {
     CUcontext current;
@@ -322,7 +331,10 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
     if (!free_is_ours(dptr, &current, &context))
         return free_forward(dptr);
     if (free_begin(dptr, context, &block, &owner, &result)) {
-        if ((block.tag & TAG_STREAM_ORDERED) != 0)
+        if (current != owner->handle && current_destroyed(current, &result)) {
+            pool_free_cancel(&block);
+            DEVICE_COUNT(owner->device, free_failed, 1);
+        } else if ((block.tag & TAG_STREAM_ORDERED) != 0)
             result = free_mixed(owner, current, &block);
         else if ((block.tag & TAG_EXPORTED) == 0 && deferred_free(owner, &block))
             result = CUDA_SUCCESS;

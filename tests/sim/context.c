@@ -36,6 +36,12 @@ CUresult context_current(struct context **out)
     return CUDA_SUCCESS;
 }
 
+bool context_current_destroyed(void)
+{
+    return stack_depth > 0 && stack[stack_depth - 1].context != NULL &&
+           !stack[stack_depth - 1].context->primary && !current_alive(&stack[stack_depth - 1]);
+}
+
 struct context *context_alive(CUcontext handle)
 {
     for (struct context *context = sim.contexts; context != NULL; context = context->next)

@@ -105,6 +105,8 @@ CUresult memory_free(CUdeviceptr address)
 {
     if (address == 0)
         return CUDA_SUCCESS;
+    if (context_current_destroyed())
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED; /* measured; after a reset it is not so */
     struct block *block = memory_freeable(address);
     if (block == NULL)
         return CUDA_ERROR_INVALID_VALUE;

@@ -329,6 +329,7 @@ struct device *device_find(CUdevice device);
 /* --- context.c
  * ------------------------------------------------------------------------------------ */
 
+bool context_current_destroyed(void);            /* and made by the program */
 CUresult context_current(struct context **out);  /* INVALID_CONTEXT, CONTEXT_IS_DESTROYED */
 struct context *context_alive(CUcontext handle); /* NULL when it is not */
 struct context *context_default(int device);     /* for calls with no context current */
