@@ -333,17 +333,6 @@ void driver_fault(void)
     DR(d.cuMemAllocPitch(&b, &bytes, 100, 10, 4));
     DR(d.cuMemGetInfo(&bytes, NULL));
     DR(d.cuMemsetD8(a, 1, 10));
-    scope("after the reset of a fault");
-    DR(d.cuDevicePrimaryCtxReset(0));
-    DR(d.cuMemFree(a));
-    DR(d.cuMemFree(large));
-    DR(d.cuDevicePrimaryCtxRetain(&context, 0));
-    DR(d.cuCtxSetCurrent(context));
-    DR(d.cuMemAlloc(&b, 1000));
-    DR(d.cuMemsetD8(b, 1, 1000));
-    DR(d.cuCtxSynchronize());
-    DR(d.cuMemFree(b));
-    DR(d.cuMemFree(b));
 }
 
 /* --- other processes
