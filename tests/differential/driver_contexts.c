@@ -308,7 +308,6 @@ bool fault_make(void)
 void driver_fault(void)
 {
     CUdeviceptr a, b, large, async, base;
-    CUcontext context;
     size_t bytes;
     unsigned type;
     context_make();
