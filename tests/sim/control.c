@@ -167,7 +167,12 @@ SIM_API int vrsim_unblock(const char *name)
     return blocked_set(name, 0);
 }
 
-SIM_API uint64_t vrsim_calls(const char *name)
+SIM_API void vrsim_forbid_calls(void)
+{
+    __atomic_store_n(&sim.forbidden, true, __ATOMIC_RELAXED);
+}
+
+uint64_t vrsim_calls(const char *name)
 {
     struct entry *entry = entry_find(name);
     return entry != NULL ? __atomic_load_n(&entry->calls, __ATOMIC_RELAXED) : 0;

@@ -13,6 +13,7 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include "sim.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -89,6 +90,8 @@ static CUresult call_enter(enum entry_index index)
 {
     struct entry *entry = &entries[index];
     uint64_t number = __atomic_add_fetch(&entry->calls, 1, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&sim.forbidden, __ATOMIC_RELAXED))
+        fprintf(stderr, "vrsim: a call after the last: %s\n", entry->elf);
     call_wait_unblocked(entry);
     CUresult result = call_check_process(entry);
     if (result != CUDA_SUCCESS)

@@ -241,7 +241,8 @@ struct sim {
     pthread_cond_t changed;
     bool initialised;
     bool exited;
-    bool forked; /* a child of a process that was initialised */
+    bool forbidden; /* the program said that it makes no call any more */
+    bool forked;    /* a child of a process that was initialised */
     int device_count;
     uint64_t card_bytes;
     int driver_version;

@@ -58,6 +58,9 @@ int vrsim_fail(const char *name, uint64_t nth, CUresult code);
 int vrsim_block(const char *name);
 int vrsim_unblock(const char *name);
 
+/* From here on every call is said on stderr: the program knows that it makes none. */
+void vrsim_forbid_calls(void);
+
 /* Calls made so far (blocked ones included), and calls waiting in vrsim_block. */
 uint64_t vrsim_calls(const char *name);
 uint64_t vrsim_blocked(const char *name);
