@@ -16,14 +16,14 @@
  * full, since what was packed densely before cannot be taken apart.)
  *
  * Release. A segment without any block is idle. Idle memory is kept as long as all that is held
- * stays under a share (config.slack_percent) of the highest live total plus 64 MiB, or under the
- * first segment's configured size; what exceeds that is given back, the longest idle first and none
- * that is larger than the excess (or a large block that comes and goes would be given back each
- * time), but only when the caller may wait for the GPU. The share is below 100 since the next
- * segment, which may be needed at once, comes on top. (Recorded GPT training, 103, 90, 80, 70 %:
- * held at most 1.126, 1.118, 1.014, 1.071 of what the driver would, 0.8, 1.3, 2.0, 2.9 % of its
- * time in later passes.) Where memory goes back in parts that is done before anything is acquired,
- * so the share is 102 at least.
+ * stays under a share (config.slack_percent) of the highest live total plus 64 MiB (32 for a small
+ * pool where memory is in parts), or under the first segment's configured size; what exceeds that
+ * is given back, the longest idle first and none that is larger than the excess (or a large block
+ * that comes and goes would be given back each time), but only when the caller may wait for the
+ * GPU. The share is below 100 since the next segment, which may be needed at once, comes on top.
+ * (Recorded GPT training, 103, 90, 80, 70 %: held at most 1.126, 1.118, 1.014, 1.071 of what the
+ * driver would, 0.8, 1.3, 2.0, 2.9 % of its time in later passes.) Where memory goes back in parts
+ * that is done before anything is acquired, so the share is 102 at least.
  *
  * Lock: pool.growth for growth, pool.lock for the records. Neither is held across backing.release;
  * only pool.growth is held across backing.acquire.
@@ -34,6 +34,8 @@
 #define ARENA_PARTS_MIN_BYTES   ((uint64_t)8 << 20)
 #define ARENA_SEGMENT_MAX_BYTES ((uint64_t)128 << 20)
 #define ARENA_IDLE_FLOOR_BYTES  ((uint64_t)64 << 20)
+#define PARTS_IDLE_FLOOR_BYTES  ((uint64_t)32 << 20)
+#define ARENA_SMALL_BYTES       ((uint64_t)256 << 20)
 #define ARENA_RESERVE_MAX_BYTES ((uint64_t)8 << 30)
 #define ARENA_RESERVE_SHARE     4
 #define PARTS_RESERVE_SHARE     3
@@ -178,6 +180,12 @@ void arena_look(struct pool *pool, uint64_t bytes)
     lock_give(&pool->lock);
 }
 
+/* Where frees are deferred and the GPU is behind, a small pool would be doubled by one segment. */
+static bool gentle_locked(const struct pool *pool)
+{
+    return pool->config.patience_us > 0 && pool->stats.backed_bytes < ARENA_SMALL_BYTES;
+}
+
 static uint64_t growth_bytes_locked(struct pool *pool, uint64_t need_bytes, bool exact)
 {
     bool large = need_bytes > POOL_LARGE_BYTES;
@@ -195,8 +203,8 @@ static uint64_t growth_bytes_locked(struct pool *pool, uint64_t need_bytes, bool
             clamp(pool->stats.backed_bytes / 4,
                   parts ? ARENA_PARTS_MIN_BYTES : ARENA_SEGMENT_MIN_BYTES, ARENA_SEGMENT_MAX_BYTES);
         bytes = least(bytes, pool->segment_max_bytes);
-        if (pool->backing.acquire_parts != NULL && !arena_may_grow_locked(pool, bytes))
-            bytes = need_bytes;
+        if (!arena_may_grow_locked(pool, bytes))
+            bytes = parts ? need_bytes : gentle_locked(pool) ? ARENA_PARTS_MIN_BYTES : bytes;
     }
     bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
     return bytes > need_bytes ? bytes : need_bytes;
@@ -316,9 +324,12 @@ bool arena_grow(struct pool *pool, uint64_t bytes, bool exact, struct arena_unus
 /* What may be held: a share of the highest live total and a floor; or the first segment. */
 static uint64_t budget_bytes_locked(const struct pool *pool, uint64_t percent)
 {
-    uint64_t budget;
+    uint64_t budget, floor_bytes = ARENA_IDLE_FLOOR_BYTES;
+    if (pool->backing.acquire_parts != NULL &&
+        pool->stats.peak_live_block_bytes < ARENA_SMALL_BYTES)
+        floor_bytes = PARTS_IDLE_FLOOR_BYTES;
     if (__builtin_mul_overflow(pool->stats.peak_live_block_bytes / 100, percent, &budget) ||
-        __builtin_add_overflow(budget, ARENA_IDLE_FLOOR_BYTES, &budget))
+        __builtin_add_overflow(budget, floor_bytes, &budget))
         return UINT64_MAX;
     return budget > pool->config.arena_bytes ? budget : pool->config.arena_bytes;
 }

@@ -71,10 +71,10 @@ static void within_the_slack_it_grows_at_once(void **state)
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = patient_pool(sim);
-    uint64_t a = sim_alloc(pool, 40 * MIB);
+    uint64_t a = sim_alloc(pool, 20 * MIB);
     sim_free_pending(sim, a, 9, 1000000);
     uint64_t begin = now_us();
-    sim_alloc(pool, 40 * MIB);
+    sim_alloc(pool, 20 * MIB);
     assert_true(now_us() - begin < PATIENCE_US / 2);
     sim_pool_end(sim, pool);
 }

@@ -1,5 +1,5 @@
-/* Memory that a graph allocates for itself, on a card that the pool may have filled: every launch gives the
- * right contents. Case 14.
+/* Memory that a graph allocates for itself, on a card that the pool may have filled: every launch
+ * gives the right contents. Case 14.
  */
 #include "victim.h"
 
