@@ -12,7 +12,7 @@
  * only what the driver itself would take for the block is acquired, and a block above 1 MiB shares
  * its segment with none. With a slack of 0 memory is always taken to be scarce. (Of 1,000 random
  * sequences at a card's capacity that the driver's rule completes, 7 are lost then, in either
- * backing; 227 in parts and 423 in segments where it becomes scarce only when the card is nearly
+ * backing; 226 in parts and 423 in segments where it becomes scarce only when the card is nearly
  * full, since what was packed densely before cannot be taken apart.)
  *
  * Release. A segment without any block is idle. Idle memory is kept as long as all that is held
