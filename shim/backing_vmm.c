@@ -22,6 +22,8 @@
 #include "options.h"
 #include "wait.h"
 
+static bool used;
+
 static bool driver_has_all(void)
 {
     return real_cuMemAddressReserve != NULL && driver_has((void *)real_cuMemAddressFree) &&
@@ -187,8 +189,14 @@ static void retire(void *self, uint64_t address, uint64_t bytes)
     real_cuMemAddressFree(address, bytes);
 }
 
+bool backing_vmm_used(void)
+{
+    return __atomic_load_n(&used, __ATOMIC_RELAXED);
+}
+
 struct backing backing_vmm(struct context *context)
 {
+    __atomic_store_n(&used, true, __ATOMIC_RELAXED);
     return (struct backing){.self = context,
                             .room = context_room,
                             .acquire_parts = acquire_parts,

@@ -16,4 +16,7 @@ struct backing backing_vmm(struct context *context);
 /* Another device's contexts were let at this one's memory: lets them at what a pool of it holds. */
 void backing_vmm_share(struct pool *pool, const struct device *device);
 
+/* Whether any context's memory is by handle. */
+bool backing_vmm_used(void);
+
 #endif

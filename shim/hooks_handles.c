@@ -5,15 +5,17 @@
  *
  * What it leaves out: cuMemCreate, which is counted only (hooks_counted.c). Lock: none.
  */
+#include "backing_vmm.h"
 #include "devices.h"
 #include "driver.h"
 
 #define HOST_PAGE_BYTES ((CUdeviceptr)4096)
 
-/* Any address of the range is the pool's: its first one, or the start of a later 2 MiB. */
+/* Any address of the range is the pool's: its first one, or the start of a later 2 MiB. Only memory
+ * by handle is within reach of these calls. */
 static bool pool_reached(CUdeviceptr dptr, size_t bytes)
 {
-    if (!process_serves())
+    if (!process_serves() || !backing_vmm_used())
         return false;
     CUdeviceptr end = dptr + bytes < dptr ? UINT64_MAX : dptr + bytes;
     for (CUdeviceptr at = dptr; at < end; at = (at | (BACKING_SEGMENT_ALIGN_BYTES - 1)) + 1) {
@@ -56,7 +58,7 @@ CUresult hook_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *loc
     struct pool_block block;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (!pool_reached(dptr, 1))
+    if (!process_serves() || !pool_owns(dptr))
         return real_cuMemGetAccess(flags, location, dptr);
     if (pool_find(dptr, &block) != POOL_OK)
         return real_cuMemGetAccess(flags, location, DRIVER_UNKNOWN_ADDRESS);
