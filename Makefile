@@ -134,7 +134,10 @@ $(BUILD)/unit/test_sim%: $(BUILD)/obj/tests/unit/test_sim%.o $(SIM_OBJECTS)
 
 $(BUILD)/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_HELPERS) $(POOL_OBJECTS) $(REPORT_OBJECTS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lcmocka -lz -lpthread
+	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lcmocka -lz -lpthread $(UNIT_LINK)
+
+$(BUILD)/unit/test_leaves: UNIT_LINK := -Wl,--wrap=page_map_get
+$(BUILD)/unit/test_order: $(patsubst %,$(BUILD)/obj/shim/%.o,deferred fence wait)
 
 units: $(UNITS)
 

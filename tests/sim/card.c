@@ -340,7 +340,7 @@ char *card_view(struct block *block)
         return chunk != NULL ? chunk + (block->address - block->parent->address) : NULL;
     }
     if (block->kind == BLOCK_MAPPED)
-        return block->accessible ? vmm_view(block->handle) : NULL;
+        return block->reached_by != 0 ? vmm_view(block->handle) : NULL;
     if (block->kind != BLOCK_DEVICE && block->kind != BLOCK_CHUNK && block->kind != BLOCK_GRAPH)
         return block->view;
     struct slot *slot = &device->slots[(block->address - device->window) / SIM_SLOT_BYTES];

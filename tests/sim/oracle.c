@@ -6,7 +6,8 @@
  *   - memory given back to the card while a block lives in it (not when its context ends);
  *   - an access, submitted after the end of the block, to memory that nobody owns now;
  *   - an access to a generation while an access to an earlier generation of the same bytes is not
- *     ordered before it (vector clocks of work.c).
+ *     ordered before it (vector clocks of work.c);
+ *   - an access by a device to memory by handle that it was not let at.
  * Accesses that the host has seen finished cannot become hazards and are forgotten.
  *
  * What it leaves out: races inside one generation (the program's own), memory never announced, and
@@ -296,8 +297,25 @@ static void access_part(const struct op *op, const struct owned *owner, uint64_t
     access_remember(now);
 }
 
+/* Memory by handle is reached by the devices that cuMemSetAccess named, and by no others. */
+static void reach_check(const struct op *op, const struct vrsim_range *range)
+{
+    for (uint64_t at = range->address; at < range->address + range->bytes;) {
+        const struct block *block = card_find(at);
+        if (block == NULL || block->kind != BLOCK_MAPPED)
+            return;
+        if ((block->reached_by >> op->context->device & 1) == 0) {
+            hazard("memory by handle used by a device that was not let at it", at, block->bytes);
+            return;
+        }
+        at = block->address + block->bytes;
+    }
+}
+
 void oracle_check(const struct op *op, size_t count, const struct vrsim_range *ranges)
 {
+    for (size_t i = 0; i < count; i++)
+        reach_check(op, &ranges[i]);
     for (size_t i = 0; i < count && owned_count > 0; i++) {
         uint64_t address = ranges[i].address, end = address + ranges[i].bytes;
         for (size_t at = owned_first(address); at < owned_count && owned[at].address < end; at++) {

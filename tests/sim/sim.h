@@ -200,7 +200,7 @@ struct block {
     struct block *next;    /* PIECE: in the chunk; others: list of off-card blocks */
     bool used;             /* PIECE: handed out and not freed */
     uint64_t freed_stream; /* PIECE: id of the stream it was freed on */
-    bool accessible;       /* MAPPED: cuMemSetAccess was called */
+    uint64_t reached_by;   /* MAPPED: bit d: cuMemSetAccess let device d at it */
     struct vmm_handle *handle;
     int open_count; /* IPC */
 };

@@ -3,7 +3,7 @@
  * A handle is mapped whole or not at all, as on the real driver. Its bytes are host memory mapped
  * when first touched. It lives until it is released and unmapped everywhere.
  *
- * What it leaves out: sharing handles between processes, access by device.
+ * What it leaves out: sharing handles between processes.
  *
  * Lock: sim.lock is held by the callers.
  */
@@ -181,14 +181,27 @@ CUresult vmm_unmap(CUdeviceptr address, size_t bytes)
     return CUDA_SUCCESS;
 }
 
+static void access_set(struct block *block, const CUmemAccessDesc *access)
+{
+    uint64_t bit = UINT64_C(1) << access->location.id;
+    if (access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        block->reached_by |= bit;
+    else
+        block->reached_by &= ~bit;
+}
+
 CUresult vmm_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,
                         size_t count)
 {
     if (access == NULL || count == 0 || bytes == 0 || !mapped_whole(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        if (device_find(access[i].location.id) == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
     for (uint64_t at = address; at < address + bytes;) {
         struct block *block = card_find(at);
-        block->accessible = access[0].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        for (size_t i = 0; i < count; i++)
+            access_set(block, &access[i]);
         at += block->bytes;
     }
     return CUDA_SUCCESS;
@@ -203,7 +216,7 @@ CUresult vmm_get_access(unsigned long long *flags, const CUmemLocation *location
     if (block->kind != BLOCK_MAPPED) /* measured for cuMemAlloc memory */
         *flags = 0;
     else
-        *flags = block->accessible && location->id == block->device
+        *flags = device_find(location->id) != NULL && (block->reached_by >> location->id & 1) != 0
                      ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                      : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;

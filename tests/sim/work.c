@@ -483,10 +483,11 @@ CUresult work_wait_context(struct context *context)
     return context->fault;
 }
 
-/* What a native free waits for: everything on the device. */
+/* What a native free waits for: everything on the device, and the contexts of others that may use
+ * its memory. */
 void work_wait_device(int device)
 {
     for (struct context *context = sim.contexts; context != NULL; context = context->next)
-        if (context->alive && context->device == device)
+        if (context->alive && (context->device == device || (context->peers >> device & 1) != 0))
             work_wait_context(context);
 }

@@ -213,6 +213,38 @@ static void reused_stream_handle_is_no_order(void **state)
 }
 
 /* The driver's own calls, used rightly at random, raise nothing. */
+/* Memory by handle: only a device that was let at it may use it. */
+static void access_that_was_not_allowed_is_caught(void **state)
+{
+    (void)state;
+    size_t bytes = 2 << 21;
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle[2];
+    CUmemAllocationProp memory = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemAccessDesc access = {.location = memory.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    assert_int_equal(cuMemAddressReserve(&address, bytes, 0, 0, 0), CUDA_SUCCESS);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(cuMemCreate(&handle[i], bytes / 2, &memory, 0), CUDA_SUCCESS);
+        assert_int_equal(cuMemMap(address + i * bytes / 2, bytes / 2, 0, handle[i], 0),
+                         CUDA_SUCCESS);
+        assert_int_equal(cuMemRelease(handle[i]), CUDA_SUCCESS);
+    }
+    touch(one, address);
+    assert_int_equal(vrsim_hazards(), 1);
+    assert_int_equal(cuMemSetAccess(address, bytes / 2, &access, 1), CUDA_SUCCESS);
+    touch(one, address);
+    assert_int_equal(vrsim_hazards(), 1);
+    touch(one, address + bytes / 2 - BYTES / 2); /* the second half is not reached */
+    assert_int_equal(vrsim_hazards(), 2);
+    access.location.id = 77;
+    assert_int_equal(cuMemSetAccess(address, bytes, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_int_equal(cuMemUnmap(address, bytes), CUDA_SUCCESS);
+    assert_int_equal(cuMemAddressFree(address, bytes), CUDA_SUCCESS);
+}
+
 static void correct_programs_raise_nothing(void **state)
 {
     enum { LIVE = 8, STEPS = 2000 };
@@ -259,6 +291,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_block_handed_out_twice_is_caught, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_given_back_under_a_block_is_caught, setup, teardown),
         cmocka_unit_test_setup_teardown(reused_stream_handle_is_no_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(access_that_was_not_allowed_is_caught, setup, teardown),
         cmocka_unit_test_setup_teardown(correct_programs_raise_nothing, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,13 +21,15 @@ int main(void)
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 20; i++) {
         struct vrsim_range range = {0, MIB, 1};
-        CUdeviceptr in_green;
+        CUdeviceptr in_green, ordered;
         MUST(cuCtxSetCurrent(primary));
         MUST(cuMemAlloc(&range.address, MIB));
         vrsim_note_alloc(range.address, MIB);
         MUST(cuCtxSetCurrent(of_green));
         MUST(cuMemAlloc(&in_green, 5000));
         MUST(cuMemFree(in_green));
+        MUST(cuMemAllocAsync(&ordered, 5000, stream));
+        MUST(cuMemFreeAsync(ordered, stream));
         MUST(vrsim_launch(stream, 10000000, 1, &range)); /* nothing else waits for it */
         if (i % 2)
             MUST(cuCtxSetCurrent(primary));

@@ -151,6 +151,18 @@ static void ends_on_the_wrong_thread(void)
     end("on the right one");
 }
 
+/* Another stream ends in the middle: the capture goes on, and a free must know that. */
+static void another_stream_ends(void)
+{
+    cudaStream_t other;
+    MUST(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    MUST(cudaMalloc(&blocks[0], 5000));
+    begin(NULL);
+    MUST(cudaStreamDestroy(other));
+    on_a_thread(free_it);
+    end("another stream ends");
+}
+
 /* More captures than the library can tell apart. */
 static void many(void)
 {
@@ -202,6 +214,7 @@ int main(int argc, char **argv)
     a_free_comes_while_it_begins();
     mixed_frees_in_the_middle();
     ends_on_the_wrong_thread();
+    another_stream_ends();
     many();
     return 0;
 }

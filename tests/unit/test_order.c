@@ -1,0 +1,418 @@
+/* test_order.c - shim/fence.c, wait.c and deferred.c on a driver of this file, so that another
+ * thread's call can come at any moment: `meanwhile` is what it does during the next call of a kind.
+ */
+#include "unit.h"
+
+#include "../../shim/capture.h"
+#include "../../shim/deferred.h"
+#include "../../shim/driver.h"
+#include "../../shim/fence.h"
+#include "../../shim/options.h"
+#include "../../shim/wait.h"
+
+enum { BYTES = 5000, EVENTS = 64 };
+#define BASE ((uint64_t)0x7e0000000000)
+
+static struct device device;
+static struct context one, two;
+
+/* --- the driver --------------------------------------------------------------------------- */
+
+static struct {
+    CUcontext current;
+    CUcontext event_of[EVENTS]; /* the context that was current when the event was made */
+    uint64_t event_time[EVENTS];
+    size_t events;
+    uint64_t submitted; /* a time for each record */
+    uint64_t done;      /* events up to this time have passed */
+    int waits;          /* cuCtxSynchronize */
+    int frees;          /* cuMemFree of a tiny block */
+    bool records_fail;
+    bool captures;
+    uint64_t room; /* bytes of the card that nobody holds */
+    void (*meanwhile)(void);
+} driver;
+
+static void others_act(void)
+{
+    void (*act)(void) = driver.meanwhile;
+    driver.meanwhile = NULL;
+    if (act != NULL)
+        act();
+}
+
+static CUresult get_current(CUcontext *context)
+{
+    *context = driver.current;
+    return CUDA_SUCCESS;
+}
+
+static CUresult push(CUcontext context)
+{
+    driver.current = context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *context)
+{
+    *context = driver.current;
+    driver.current = NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult synchronize(void)
+{
+    driver.waits++;
+    others_act();
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_create(CUevent *event, unsigned int flags)
+{
+    (void)flags;
+    assert_true(driver.events < EVENTS);
+    driver.event_of[driver.events] = driver.current;
+    *event = (CUevent)(uintptr_t)(++driver.events);
+    return CUDA_SUCCESS;
+}
+
+static CUresult record(CUevent event, CUstream stream)
+{
+    (void)stream;
+    size_t index = (size_t)(uintptr_t)event - 1;
+    if (driver.records_fail || driver.event_of[index] != driver.current)
+        return CUDA_ERROR_INVALID_HANDLE;
+    driver.event_time[index] = ++driver.submitted;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_context(CUcontext context, CUevent event)
+{
+    assert_ptr_equal(context, driver.current);
+    CUresult result = record(event, NULL);
+    others_act();
+    return result;
+}
+
+static CUresult query(CUevent event)
+{
+    return driver.event_time[(size_t)(uintptr_t)event - 1] <= driver.done ? CUDA_SUCCESS
+                                                                          : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_wait(CUevent event)
+{
+    driver.done = driver.submitted;
+    return query(event);
+}
+
+static CUresult tiny_take(CUdeviceptr *block, size_t bytes)
+{
+    if (driver.room < 2 * MIB)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *block = bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult tiny_free(CUdeviceptr block)
+{
+    (void)block;
+    driver.frees++;
+    return CUDA_SUCCESS;
+}
+
+CUresult (*real_cuCtxGetCurrent)(CUcontext *) = get_current;
+CUresult (*real_cuCtxPushCurrent_v2)(CUcontext) = push;
+CUresult (*real_cuCtxPopCurrent_v2)(CUcontext *) = pop;
+CUresult (*real_cuCtxSynchronize)(void) = synchronize;
+CUresult (*real_cuCtxRecordEvent)(CUcontext, CUevent) = record_context;
+CUresult (*real_cuEventCreate)(CUevent *, unsigned int) = event_create;
+CUresult (*real_cuEventRecord)(CUevent, CUstream) = record;
+CUresult (*real_cuEventRecord_ptsz)(CUevent, CUstream) = record;
+CUresult (*real_cuEventQuery)(CUevent) = query;
+CUresult (*real_cuEventSynchronize)(CUevent) = event_wait;
+CUresult (*real_cuMemAlloc_v2)(CUdeviceptr *, size_t) = tiny_take;
+CUresult (*real_cuMemFree_v2)(CUdeviceptr) = tiny_free;
+
+/* --- the rest of the library ------------------------------------------------------------------ */
+
+bool device_reached_from_outside(const struct device *which)
+{
+    (void)which;
+    return false;
+}
+
+bool capture_in_progress(void)
+{
+    return driver.captures;
+}
+
+bool capture_gate_enter(void)
+{
+    return !driver.captures;
+}
+
+void capture_gate_leave(void)
+{
+}
+
+void capture_relax(CUstreamCaptureMode *saved)
+{
+    *saved = CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+void capture_restore(CUstreamCaptureMode *saved)
+{
+    (void)saved;
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static enum backing_status acquire(void *self, uint64_t bytes, uint64_t part_bytes,
+                                   uint64_t *address_out)
+{
+    static uint64_t next = BASE;
+    (void)self;
+    (void)part_bytes;
+    if (bytes > driver.room)
+        return BACKING_NO_MEMORY;
+    driver.room -= bytes;
+    *address_out = next;
+    next += bytes;
+    return BACKING_OK;
+}
+
+static enum backing_status release(void *self, uint64_t address, uint64_t bytes,
+                                   uint64_t part_bytes)
+{
+    (void)self;
+    (void)address;
+    (void)part_bytes;
+    driver.room += bytes;
+    return BACKING_OK;
+}
+
+static void retire(void *self, uint64_t address, uint64_t bytes)
+{
+    (void)self;
+    (void)address;
+    (void)bytes;
+}
+
+static void context_make(struct context *context, uintptr_t handle)
+{
+    *context = (struct context){.handle = (CUcontext)handle, .device = &device, .vmm = true};
+    struct backing backing = {.self = context,
+                              .acquire_parts = acquire,
+                              .release_parts = release,
+                              .retire = retire,
+                              .fence_poll = fence_poll,
+                              .fence_wait = fence_wait,
+                              .fence_drop = fence_drop};
+    struct pool_config config = {.arena_bytes = 4 * MIB, .slack_percent = 80};
+    context->pool = pool_create(&config, &backing);
+    context->deferred = deferred_create();
+    assert_non_null(context->pool);
+    assert_non_null(context->deferred);
+}
+
+static int setup(void **state)
+{
+    *state = NULL;
+    options.free_mode = "deferred";
+    memset(&driver, 0, sizeof(driver));
+    driver.room = GIB;
+    context_make(&one, 1);
+    context_make(&two, 2);
+    driver.current = one.handle;
+    return 0;
+}
+
+static void context_end(struct context *context)
+{
+    pool_destroy(context->pool, true);
+    fence_forget_context(context);
+    deferred_destroy(context->deferred);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    context_end(&one);
+    context_end(&two);
+    return 0;
+}
+
+/* The free of a block that was just allocated has begun. */
+static struct pool_block begun(void)
+{
+    struct pool_block block;
+    uint64_t address;
+    assert_int_equal(pool_alloc(one.pool, BYTES, POOL_NO_STREAM, 0, &address), POOL_OK);
+    assert_int_equal(pool_free_begin(address, &block), POOL_OK);
+    return block;
+}
+
+static bool is_free(const struct pool_block *block)
+{
+    struct pool_block now;
+    return pool_find(block->address, &now) != POOL_OK;
+}
+
+/* --- fences ----------------------------------------------------------------------------------- */
+
+static uint64_t fence_in(struct context *context)
+{
+    uint64_t fence = 0;
+    driver.current = context->handle;
+    assert_int_equal(fence_after_stream(context, NULL, false, &fence), CUDA_SUCCESS);
+    return fence;
+}
+
+static void events_are_used_again_by_their_context(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        fence_drop(&one, fence_in(&one));
+        fence_drop(&two, fence_in(&two));
+    }
+    assert_int_equal(driver.events, 2);
+}
+
+static void a_shared_fence_is_held_by_all(void **state)
+{
+    (void)state;
+    uint64_t shared = fence_in(&one);
+    fence_share(shared, 3);
+    fence_drop(&one, shared);
+    fence_drop(&one, shared);
+    uint64_t other = fence_in(&one);
+    assert_int_not_equal(shared, other);
+    driver.done = 1;
+    assert_int_equal(fence_poll(&one, shared), BACKING_FENCE_PASSED);
+    assert_int_equal(fence_poll(&one, other), BACKING_FENCE_PENDING);
+    fence_drop(&one, shared);
+    assert_int_equal(fence_in(&one), shared);
+    fence_drop(&one, shared);
+    fence_drop(&one, other);
+}
+
+/* --- waits ------------------------------------------------------------------------------------ */
+
+static uint64_t late_fence;
+
+static void fence_for_next(void)
+{
+    late_fence = fence_after_next_wait(&one);
+}
+
+static void the_wait_of_a_fence_is_made(void **state)
+{
+    (void)state;
+    uint64_t fence = fence_after_next_wait(&one);
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PENDING);
+    assert_int_equal(fence_wait(&one, fence), BACKING_FENCE_PASSED);
+    assert_int_equal(driver.waits, 1);
+    assert_int_equal(fence_wait(&one, fence), BACKING_FENCE_PASSED);
+    assert_int_equal(driver.waits, 1);
+}
+
+static void a_wait_that_began_earlier_does_not_count(void **state)
+{
+    (void)state;
+    bool later;
+    uint64_t fence = fence_after_next_wait(&one);
+    driver.meanwhile = fence_for_next;
+    assert_int_equal(wait_as_free(&one, one.handle, &later), CUDA_SUCCESS);
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PASSED);
+    assert_int_equal(fence_poll(&one, late_fence), BACKING_FENCE_PENDING);
+    assert_int_equal(wait_as_free(&one, one.handle, &later), CUDA_SUCCESS);
+    assert_int_equal(fence_poll(&one, late_fence), BACKING_FENCE_PASSED);
+}
+
+/* Where no wait is made, one is owed: also when memory went back without a wait. */
+static void a_full_card_makes_room_for_a_wait(void **state)
+{
+    (void)state;
+    bool later;
+    struct pool_block block = begun();
+    pool_free_finish(&block);
+    driver.captures = true;
+    driver.room = 0;
+    assert_int_equal(wait_as_free(&one, one.handle, &later), CUDA_SUCCESS);
+    assert_false(later);
+    assert_int_equal(driver.frees, 1);
+    assert_true(driver.room > 0);
+    driver.room = 0;
+    one.barrier_spare = 0;
+    assert_int_equal(wait_as_free(&one, one.handle, &later), CUDA_SUCCESS);
+    assert_true(later);
+    assert_int_equal(driver.frees, 1);
+}
+
+/* --- batches ---------------------------------------------------------------------------------- */
+
+static struct pool_block late_block;
+
+static void free_another(void)
+{
+    late_block = begun();
+    assert_true(deferred_free(&one, &late_block));
+}
+
+static void a_free_after_the_fence_is_not_of_its_batch(void **state)
+{
+    (void)state;
+    struct pool_block block = begun();
+    assert_true(deferred_free(&one, &block));
+    driver.meanwhile = free_another;
+    deferred_flush(&one);
+    assert_int_equal(deferred_kept(one.deferred), 1);
+    driver.done = 1;
+    pool_collect(one.pool);
+    assert_true(is_free(&block));
+    assert_false(is_free(&late_block));
+    deferred_flush(&one);
+    assert_int_equal(deferred_kept(one.deferred), 0);
+    pool_collect(one.pool);
+    assert_false(is_free(&late_block));
+    driver.done = 2;
+    pool_collect(one.pool);
+    assert_true(is_free(&late_block));
+}
+
+static void free_many(void)
+{
+    for (int i = 0; i < 63; i++)
+        free_another();
+}
+
+static void a_batch_without_fence_or_room_waits(void **state)
+{
+    (void)state;
+    struct pool_block first = begun(), second = begun();
+    assert_true(deferred_free(&one, &first));
+    assert_true(deferred_free(&one, &second));
+    driver.records_fail = true;
+    driver.meanwhile = free_many;
+    deferred_flush(&one);
+    assert_int_equal(deferred_kept(one.deferred), 64); /* the first among them */
+    assert_false(is_free(&first));
+    assert_true(is_free(&second));
+    assert_int_equal(driver.waits, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(events_are_used_again_by_their_context, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_shared_fence_is_held_by_all, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_wait_of_a_fence_is_made, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_wait_that_began_earlier_does_not_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_full_card_makes_room_for_a_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_free_after_the_fence_is_not_of_its_batch, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_batch_without_fence_or_room_waits, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("order", tests, NULL, NULL);
+}
