@@ -297,7 +297,8 @@ static void access_part(const struct op *op, const struct owned *owner, uint64_t
     access_remember(now);
 }
 
-/* Memory by handle is reached by the devices that cuMemSetAccess named, and by no others. */
+/* Memory by handle is reached by kernels of the devices that cuMemSetAccess named, and by no
+ * others. */
 static void reach_check(const struct op *op, const struct vrsim_range *range)
 {
     for (uint64_t at = range->address; at < range->address + range->bytes;) {
@@ -314,7 +315,7 @@ static void reach_check(const struct op *op, const struct vrsim_range *range)
 
 void oracle_check(const struct op *op, size_t count, const struct vrsim_range *ranges)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && !op->copies; i++)
         reach_check(op, &ranges[i]);
     for (size_t i = 0; i < count && owned_count > 0; i++) {
         uint64_t address = ranges[i].address, end = address + ranges[i].bytes;

@@ -96,6 +96,7 @@ struct op {
     uint32_t refs;
     enum op_kind kind;
     bool resolved;
+    bool copies;  /* see struct work */
     bool wanted;  /* somebody waits: the clock may run ahead to it */
     bool running; /* OP_HOST: the worker is in it */
     struct context *context;
@@ -117,6 +118,7 @@ struct op {
 
 /* What is asked of the GPU; a captured one is kept in a graph. */
 struct work {
+    bool copies; /* the driver copies or fills: it reaches every device's memory */
     enum op_kind kind;
     uint64_t duration_ns;
     volatile int *flag;

@@ -88,6 +88,7 @@ static CUresult copy_submit(CUstream handle, unsigned int sides, CUdeviceptr des
         return CUDA_ERROR_INVALID_VALUE;
     const struct vrsim_range ranges[2] = {{destination, bytes, 1}, {source, bytes, 0}};
     struct work work = {.kind = OP_KERNEL,
+                        .copies = true,
                         .duration_ns = bytes / COPY_BYTES_A_NS,
                         .range_count = 2,
                         .ranges = ranges,
@@ -139,6 +140,7 @@ CUresult transfer_set(CUstream handle, CUdeviceptr address, unsigned int value,
         return CUDA_ERROR_INVALID_VALUE;
     const struct vrsim_range range = {address, bytes, 1};
     struct work work = {.kind = OP_KERNEL,
+                        .copies = true,
                         .duration_ns = bytes / FILL_BYTES_A_NS,
                         .range_count = 1,
                         .ranges = &range,

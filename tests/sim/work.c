@@ -304,6 +304,7 @@ static struct op *op_new(struct stream *stream, const struct work *work)
     struct op *op = calloc(1, sizeof(*op));
     op->refs = 1;
     op->kind = work->kind;
+    op->copies = work->copies;
     op->context = stream->context;
     op->context_id = stream->context->id;
     op->slot = stream->slot;
