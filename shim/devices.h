@@ -72,8 +72,9 @@ struct context {
     uint32_t waits_ended;
     /* stream_use.c: */
     uint64_t async_bytes; /* of live stream-ordered blocks, as the driver's pool would count them */
-    uint64_t async_high_bytes; /* the most, since the program last reset it */
-    uint64_t async_kept_bytes; /* the most, since the program last trimmed the pool */
+    uint64_t async_high_bytes;     /* the most, since the program last reset it */
+    uint64_t async_reserved_bytes; /* the same, for what would be reserved for them */
+    uint64_t async_kept_bytes;     /* the most, since the program last trimmed the pool */
 };
 
 /* The context current to this thread, with its pool; made on first sight. *current_out is the

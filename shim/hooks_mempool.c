@@ -73,8 +73,8 @@ static uint64_t attribute_value(const struct device *device, CUmemoryPool pool,
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
         return value + reserved_bytes(pool, &use);
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return high_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, value, step_up(use.high_bytes),
-                       reserved_bytes(pool, &use));
+        return high_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, value,
+                       step_up(use.reserved_bytes), reserved_bytes(pool, &use));
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
         return value + use.bytes;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
@@ -126,7 +126,7 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attri
         stream_use_keep(device, threshold);
     if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
         attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-        stream_use_reset(device);
+        stream_use_reset(device, attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
     return result;
 }
 

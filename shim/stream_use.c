@@ -15,6 +15,7 @@ void stream_use_add(struct context *context, uint64_t bytes)
 {
     uint64_t now = __atomic_add_fetch(&context->async_bytes, bytes, __ATOMIC_RELAXED);
     raise_to(&context->async_high_bytes, now);
+    raise_to(&context->async_reserved_bytes, now);
     raise_to(&context->async_kept_bytes, now);
 }
 
@@ -30,6 +31,7 @@ struct stream_use stream_use_of(const struct device *device)
     for (int slot = 0; (context = device_context(device, &slot)) != NULL;) {
         use.bytes += __atomic_load_n(&context->async_bytes, __ATOMIC_RELAXED);
         use.high_bytes += __atomic_load_n(&context->async_high_bytes, __ATOMIC_RELAXED);
+        use.reserved_bytes += __atomic_load_n(&context->async_reserved_bytes, __ATOMIC_RELAXED);
         use.kept_bytes += __atomic_load_n(&context->async_kept_bytes, __ATOMIC_RELAXED);
     }
     return use;
@@ -44,11 +46,11 @@ static void lower(uint64_t *highest, uint64_t bytes, const struct context *conte
         __atomic_store_n(highest, least, __ATOMIC_RELAXED);
 }
 
-void stream_use_reset(const struct device *device)
+void stream_use_reset(const struct device *device, bool reserved)
 {
     struct context *context;
     for (int slot = 0; (context = device_context(device, &slot)) != NULL;)
-        lower(&context->async_high_bytes, 0, context);
+        lower(reserved ? &context->async_reserved_bytes : &context->async_high_bytes, 0, context);
 }
 
 void stream_use_keep(const struct device *device, uint64_t keep_bytes)

@@ -13,14 +13,16 @@ void stream_use_add(struct context *context, uint64_t bytes);
 void stream_use_remove(struct context *context, uint64_t bytes);
 
 /* Live and highest bytes of the device's stream-ordered blocks (see struct context), those of
- * several contexts added up. reset: the highest value begins anew. */
+ * several contexts added up. reset: the highest
+ * value of the used or the reserved bytes begins anew. */
 struct stream_use {
     uint64_t bytes;
     uint64_t high_bytes;
+    uint64_t reserved_bytes; /* the highest, since that of the reserved bytes was reset */
     uint64_t kept_bytes;
 };
 struct stream_use stream_use_of(const struct device *device);
-void stream_use_reset(const struct device *device);
+void stream_use_reset(const struct device *device, bool reserved);
 
 /* The driver's pool would have kept at most so much of what is not live. */
 void stream_use_keep(const struct device *device, uint64_t keep_bytes);

@@ -43,6 +43,7 @@ int main(void)
     printf("threshold kept: %d\n", value == UINT64_MAX);
     value = 0;
     SHOW(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &value));
+    show("one reset", pool);
     SHOW(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReservedMemHigh, &value));
     round_trip(pool);
     SHOW(cudaMemPoolTrimTo(pool, 0));
