@@ -64,13 +64,15 @@ static void signal_take_back(int number, const sigset_t *before)
     sigtimedwait(&one, NULL, &at_once);
 }
 
-/* A reader that is gone and a limit on the size of files are errors here, never the process's end.
- */
+/* A reader that is gone and a limit on the size of files are errors here, never the process's end;
+ * nor is a thread cancelled here that may hold a lock: the program's call was no such point. */
 bool log_write(int fd, const char *text, size_t bytes)
 {
     sigset_t blocked, saved, before;
+    int cancellable;
     if (fd == STDERR_FILENO && stderr_missing)
         return true;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGPIPE);
     sigaddset(&blocked, SIGXFSZ);
@@ -83,6 +85,7 @@ bool log_write(int fd, const char *text, size_t bytes)
         signal_take_back(SIGXFSZ, &before);
     }
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    pthread_setcancelstate(cancellable, NULL);
     errno = saved_errno;
     return whole;
 }
