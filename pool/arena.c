@@ -8,12 +8,12 @@
  *
  * Scarcity. Before it grows the arena looks how much of the card is free. If what is live, or
  * what is held, comes within a quarter (a third where memory is in parts), or 8 GiB, of all that
- * could be had, memory is scarce: then
- * only what the driver itself would take for the block is acquired, and a block above 1 MiB shares
- * its segment with none. With a slack of 0 memory is always taken to be scarce. (Of 1,000 random
- * sequences at a card's capacity that the driver's rule completes, 7 are lost then, in either
- * backing; 226 in parts and 423 in segments where it becomes scarce only when the card is nearly
- * full, since what was packed densely before cannot be taken apart.)
+ * could be had, memory is scarce: then only what the driver itself would take for the block is
+ * acquired, and a block above 1 MiB shares its segment with none. With a slack of 0 memory is
+ * always taken to be scarce. (Of 1,000 random sequences at a card's capacity that the driver's rule
+ * completes, 7 are lost then, in either backing; 226 in parts and 423 in segments where it becomes
+ * scarce only when the card is nearly full, since what was packed densely before cannot be taken
+ * apart.)
  *
  * Release. A segment without any block is idle. Idle memory is kept as long as all that is held
  * stays under a share (config.slack_percent) of the highest live total plus 64 MiB (32 for a small

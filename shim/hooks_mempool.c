@@ -64,32 +64,28 @@ static uint64_t high_of(CUmemoryPool pool, CUmemPool_attribute current, uint64_t
     return high > now + our_current ? high : now + our_current;
 }
 
-/* The driver's value with our share. */
-static uint64_t attribute_value(const struct device *device, CUmemoryPool pool,
-                                CUmemPool_attribute attribute, uint64_t value)
+/* Adds our share to the driver's value. Attributes that are no bytes, and narrower, stay. */
+static void attribute_correct(const struct device *device, CUmemoryPool pool,
+                              CUmemPool_attribute attribute, cuuint64_t *value)
 {
     struct stream_use use = stream_use_of(device);
     switch (attribute) {
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        return value + reserved_bytes(pool, &use);
+        *value += reserved_bytes(pool, &use);
+        break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return high_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, value,
-                       step_up(use.reserved_bytes), reserved_bytes(pool, &use));
+        *value = high_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, *value,
+                         step_up(use.reserved_bytes), reserved_bytes(pool, &use));
+        break;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-        return value + use.bytes;
+        *value += use.bytes;
+        break;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        return high_of(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, value, use.high_bytes, use.bytes);
+        *value = high_of(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, *value, use.high_bytes, use.bytes);
+        break;
     default:
-        return value;
+        break;
     }
-}
-
-static bool attribute_is_bytes(CUmemPool_attribute attribute)
-{
-    return attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
-           attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
-           attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ||
-           attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
 }
 
 CUresult hook_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
@@ -136,8 +132,8 @@ CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attri
         return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = real_cuMemPoolGetAttribute(pool, attribute, value);
     const struct device *device = result == CUDA_SUCCESS ? device_of_default_pool(pool) : NULL;
-    if (device != NULL && attribute_is_bytes(attribute))
-        *(cuuint64_t *)value = attribute_value(device, pool, attribute, *(cuuint64_t *)value);
+    if (device != NULL)
+        attribute_correct(device, pool, attribute, value);
     return result;
 }
 

@@ -7,21 +7,36 @@
 
 static char said[8192];
 
+/* What is written to stderr between begin and end is kept in `said`. */
+static int kept_stderr, said_from;
+
+static void listen_begin(void)
+{
+    int pipe_ends[2];
+    assert_int_equal(pipe(pipe_ends), 0);
+    kept_stderr = dup(STDERR_FILENO);
+    dup2(pipe_ends[1], STDERR_FILENO);
+    close(pipe_ends[1]);
+    said_from = pipe_ends[0];
+}
+
+static void listen_end(void)
+{
+    dup2(kept_stderr, STDERR_FILENO);
+    close(kept_stderr);
+    ssize_t length = read(said_from, said, sizeof(said) - 1);
+    said[length > 0 ? length : 0] = '\0';
+    close(said_from);
+}
+
 /* Loads the settings with one variable set, and keeps what was written to stderr. */
 static void load(const char *name, const char *value)
 {
-    int pipe_ends[2], kept = dup(STDERR_FILENO);
-    assert_int_equal(pipe(pipe_ends), 0);
     setenv(name, value, 1);
-    dup2(pipe_ends[1], STDERR_FILENO);
+    listen_begin();
     options_load();
     options_complain(0);
-    dup2(kept, STDERR_FILENO);
-    close(kept);
-    close(pipe_ends[1]);
-    ssize_t length = read(pipe_ends[0], said, sizeof(said) - 1);
-    said[length > 0 ? length : 0] = '\0';
-    close(pipe_ends[0]);
+    listen_end();
     unsetenv(name);
 }
 
@@ -146,26 +161,18 @@ static void unknown_names_are_said(void **state)
 static void complaints_wait(void **state)
 {
     (void)state;
-    int pipe_ends[2], kept = dup(STDERR_FILENO);
-    char text[4096];
-    assert_int_equal(pipe(pipe_ends), 0);
     setenv("VRAMALLOC_SLACK", "lots", 1);
-    dup2(pipe_ends[1], STDERR_FILENO);
+    listen_begin();
     options_load();
     dprintf(STDERR_FILENO, "one\n");
     options_complain(0);
     dprintf(STDERR_FILENO, "two\n");
     options_complain(0);
     dprintf(STDERR_FILENO, "three\n");
-    dup2(kept, STDERR_FILENO);
-    close(kept);
-    close(pipe_ends[1]);
-    ssize_t length = read(pipe_ends[0], text, sizeof(text) - 1);
-    text[length > 0 ? length : 0] = '\0';
-    close(pipe_ends[0]);
+    listen_end();
     unsetenv("VRAMALLOC_SLACK");
-    assert_ptr_equal(strstr(text, "one\nvramalloc: VRAMALLOC_SLACK=\"lots\""), text);
-    assert_non_null(strstr(text, "80\ntwo\nthree\n"));
+    assert_ptr_equal(strstr(said, "one\nvramalloc: VRAMALLOC_SLACK=\"lots\""), said);
+    assert_non_null(strstr(said, "80\ntwo\nthree\n"));
 }
 
 int main(void)
