@@ -484,8 +484,8 @@ CUresult work_wait_context(struct context *context)
     return context->fault;
 }
 
-/* What a native free waits for: everything on the device, and the contexts of others that may use
- * its memory. */
+/* What a native free waits for: everything on the device, and (not measured) the contexts of other
+ * devices that may use its memory. */
 void work_wait_device(int device)
 {
     for (struct context *context = sim.contexts; context != NULL; context = context->next)
