@@ -93,11 +93,27 @@ static bool fence_record(struct context *context, uint64_t *fence_out)
     return recorded;
 }
 
-/* No fence can be recorded: what finds room again is kept back, the rest waits as a native free
- * does. */
-static void batch_return(struct context *context, const struct pool_block *block, uint32_t count)
+/* One wait in place of the fence, for all of them. False: it could not be had. */
+static bool batch_wait(struct context *context, const struct pool_block *block, uint32_t count)
+{
+    bool later;
+    CUcontext current = NULL;
+    real_cuCtxGetCurrent(&current);
+    if (wait_as_free(context, current, &later) != CUDA_SUCCESS || later)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        pool_free_finish(&block[i]);
+    return true;
+}
+
+/* No fence can be recorded: in a free, which waits natively, one wait does; else what finds room
+ * again is kept back, the rest waits as a native free does. */
+static void batch_return(struct context *context, const struct pool_block *block, uint32_t count,
+                         bool may_wait)
 {
     bool full, later;
+    if (may_wait && batch_wait(context, block, count))
+        return;
     for (uint32_t i = 0; i < count; i++) {
         if (batch_add(context->deferred, &block[i], &full))
             continue;
@@ -110,9 +126,8 @@ static void batch_return(struct context *context, const struct pool_block *block
     }
 }
 
-void deferred_flush(void *self)
+static void flush(struct context *context, bool may_wait)
 {
-    struct context *context = self;
     struct pool_block block[BATCH_BLOCKS];
     uint64_t fence;
     if (context->deferred == NULL || capture_in_progress())
@@ -121,12 +136,17 @@ void deferred_flush(void *self)
     if (count == 0)
         return;
     if (!fence_record(context, &fence)) {
-        batch_return(context, block, count);
+        batch_return(context, block, count, may_wait);
         return;
     }
     fence_share(fence, count);
     for (uint32_t i = 0; i < count; i++)
         pool_free_pend(&block[i], DEFERRED_STREAM, fence);
+}
+
+void deferred_flush(void *self)
+{
+    flush(self, false);
 }
 
 bool deferred_free(struct context *owner, const struct pool_block *block)
@@ -137,7 +157,7 @@ bool deferred_free(struct context *owner, const struct pool_block *block)
         !batch_add(owner->deferred, block, &full))
         return false;
     if (full) {
-        deferred_flush(owner);
+        flush(owner, true);
         pool_collect(block->pool);
         pool_trim(block->pool, UINT64_MAX);
     }
