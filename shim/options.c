@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "log.h"
 
@@ -115,7 +116,7 @@ static bool size_parse(const char *text, struct option_size *size)
 {
     uint64_t value;
     const char *rest;
-    if (strcmp(text, "none") == 0) {
+    if (strcasecmp(text, "none") == 0) {
         *size = (struct option_size){.none = true};
         return true;
     }
@@ -153,26 +154,35 @@ static bool percent_parse(const struct option_row *row, const char *text)
     return true;
 }
 
-/* Sets the field to the choice as the table spells it, which lives as long as we do. */
-static bool choice_parse(const struct option_row *row, const char *text)
+/* Copies the one of "a|b" that text is, in capitals or not, as it is spelled there. */
+static bool word_find(const char *words, const char *text, char *word, size_t bytes)
 {
-    static char spelled[ROW_COUNT][32];
-    const char *choice = row->choices;
-    while (*choice != '\0') {
-        size_t length = strcspn(choice, "|");
-        if (strlen(text) == length && strncmp(choice, text, length) == 0) {
-            char *copy = spelled[row - rows];
-            snprintf(copy, sizeof(spelled[0]), "%s", text);
-            *(const char **)row->field = copy;
+    while (*words != '\0') {
+        size_t length = strcspn(words, "|");
+        if (strlen(text) == length && strncasecmp(words, text, length) == 0) {
+            snprintf(word, bytes, "%.*s", (int)length, words);
             return true;
         }
-        choice += length + (choice[length] == '|');
+        words += length + (words[length] == '|');
     }
     return false;
 }
 
+/* Sets the field to the choice as the table spells it, which lives as long as we do. */
+static bool choice_parse(const struct option_row *row, const char *text)
+{
+    static char spelled[ROW_COUNT][32];
+    char *copy = spelled[row - rows];
+    if (!word_find(row->choices, text, copy, sizeof(spelled[0])))
+        return false;
+    *(const char **)row->field = copy;
+    return true;
+}
+
 static bool path_parse(const char *text, char *field)
 {
+    if (word_find("stderr|off", text, field, PATH_MAX))
+        return true;
     if (text[0] == '\0' || strlen(text) >= PATH_MAX)
         return false;
     memcpy(field, text, strlen(text) + 1);

@@ -92,6 +92,14 @@ static void choices(void **state)
                         "vramalloc: VRAMALLOC_REPORT_FORMAT=\"yaml\" is not valid: accepted is "
                         "text,json; using the default, text\n");
     assert_string_equal(options.report_format, "text");
+    load("VRAMALLOC_FREE", "Deferred");
+    assert_string_equal(said, "");
+    assert_string_equal(options.free_mode, "deferred");
+    load("VRAMALLOC_FREE", "defer");
+    assert_string_equal(options.free_mode, "sync");
+    load("VRAMALLOC_ARENA_LIMIT", "None");
+    assert_string_equal(said, "");
+    assert_true(options.arena_limit.none);
     load("VRAMALLOC_FREE", "maybe");
     assert_non_null(strstr(said, "VRAMALLOC_FREE=\"maybe\" is not valid"));
     assert_string_equal(options.free_mode, "sync");
@@ -124,6 +132,10 @@ static void paths(void **state)
     static char longest[PATH_MAX + 10];
     load("VRAMALLOC_REPORT", "/tmp/%e.%p");
     assert_string_equal(options.report, "/tmp/%e.%p");
+    load("VRAMALLOC_REPORT", "OFF");
+    assert_string_equal(options.report, "off");
+    load("VRAMALLOC_REPORT", "StdErr");
+    assert_string_equal(options.report, "stderr");
     memset(longest, 'a', sizeof(longest) - 1);
     load("VRAMALLOC_REPORT", longest);
     assert_non_null(strstr(said, "VRAMALLOC_REPORT="));
