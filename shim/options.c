@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "log.h"
 
@@ -244,6 +246,30 @@ static void complain(const char *format, ...)
     va_end(arguments);
 }
 
+/* Makes a relative path absolute, from the present working directory: the program may leave it. Not
+ * by getcwd, which may call malloc. */
+static void path_settle(const struct option_row *row)
+{
+    static char folder[PATH_MAX], whole[PATH_MAX];
+    char *path = row->field;
+    size_t used = 0;
+    if (path[0] == '/' || strcmp(path, "stderr") == 0 || strcmp(path, "off") == 0)
+        return;
+    bool known = syscall(SYS_getcwd, folder, sizeof(folder)) > 0 && folder[0] == '/';
+    for (const char *c = folder; known && *c != '\0' && used + 2 < sizeof(whole); c++) {
+        whole[used++] = *c;
+        if (*c == '%') /* no pattern */
+            whole[used++] = '%';
+    }
+    size_t room = sizeof(whole) - used;
+    if (known && (size_t)snprintf(whole + used, room, "/%s", path) < room)
+        memcpy(path, whole, sizeof(whole));
+    else
+        complain("%s=\"%.80s\" is taken from the working directory at exit: %s", row->name, path,
+                 known ? "with the present one it is too long"
+                       : "the path of the present one is not known");
+}
+
 static void value_complain(const struct option_row *row, const char *text)
 {
     char accepted[128];
@@ -319,6 +345,8 @@ void options_load(void)
             size_parse(rows[i].default_text, rows[i].field);
         if (text != NULL && !row_parse(&rows[i], text))
             value_complain(&rows[i], text);
+        if (rows[i].kind == KIND_PATH)
+            path_settle(&rows[i]);
     }
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
         size_t length = strcspn(*entry, "=");

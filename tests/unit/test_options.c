@@ -142,6 +142,34 @@ static void paths(void **state)
     assert_string_equal(options.report, "stderr");
 }
 
+/* A relative path is taken from the folder in which the settings were read, whatever it is named.
+ */
+static void relative_paths(void **state)
+{
+    (void)state;
+    static char longest[PATH_MAX - 4];
+    char folder[] = "/tmp/vramalloc-5%d-XXXXXX", expected[64], before[PATH_MAX];
+    assert_non_null(getcwd(before, sizeof(before)));
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    load("VRAMALLOC_REPORT", "out/%e.%p");
+    assert_string_equal(said, "");
+    snprintf(expected, sizeof(expected), "/tmp/vramalloc-5%%%%d-%s/out/%%e.%%p",
+             strrchr(folder, '-') + 1);
+    assert_string_equal(options.report, expected);
+    memset(longest, 'a', sizeof(longest) - 1);
+    load("VRAMALLOC_REPORT", longest);
+    assert_non_null(strstr(said, "is taken from the working directory at exit: with the present "
+                                 "one it is too long\n"));
+    assert_string_equal(options.report, longest);
+    assert_int_equal(rmdir(folder), 0);
+    load("VRAMALLOC_REPORT", "out");
+    assert_string_equal(said, "vramalloc: VRAMALLOC_REPORT=\"out\" is taken from the working "
+                              "directory at exit: the path of the present one is not known\n");
+    assert_string_equal(options.report, "out");
+    assert_int_equal(chdir(before), 0);
+}
+
 static void unknown_names_are_said(void **state)
 {
     (void)state;
@@ -195,6 +223,7 @@ int main(void)
         cmocka_unit_test(choices),
         cmocka_unit_test(switches_and_percentages),
         cmocka_unit_test(paths),
+        cmocka_unit_test(relative_paths),
         cmocka_unit_test(unknown_names_are_said),
         cmocka_unit_test(complaints_wait),
     };
