@@ -3,7 +3,7 @@
  * A report is a new file of mode 0600, made with O_EXCL and O_NOFOLLOW: no existing file is
  * truncated and no symbolic link is followed, whoever planted it. If the name is taken, the next
  * free number is appended, and that is said. A character device (/dev/null, a terminal) or a FIFO
- * is written to as it stands.
+ * is written to as it stands, and so is an open descriptor: /dev/stdout, /dev/fd/3.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -131,12 +131,45 @@ static int existing_open(const char *path)
     return fd;
 }
 
+/* The descriptor that a path names; -1: it names none. */
+static int descriptor_named(const char *path)
+{
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    if (strcmp(path, "/dev/stdout") == 0)
+        return STDOUT_FILENO;
+    if (strcmp(path, "/dev/stderr") == 0)
+        return STDERR_FILENO;
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        size_t start = strlen(folders[i]);
+        if (strncmp(path, folders[i], start) != 0 || path[start] == '\0' ||
+            path[start + strspn(path + start, "0123456789")] != '\0')
+            continue;
+        unsigned long number = strtoul(path + start, NULL, 10);
+        return number < INT_MAX ? (int)number : INT_MAX;
+    }
+    return -1;
+}
+
+/* A copy of an open descriptor, or stderr itself; -1 if it cannot be written to. */
+static int descriptor_open(int number)
+{
+    int flags = fcntl(number, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
+        errno = EBADF;
+        return -1;
+    }
+    return number == STDERR_FILENO ? number : fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
 int report_path_open(const char *path, int *errno_out)
 {
     static char numbered[PATH_MAX + 8];
-    if (strcmp(path, "/dev/stderr") == 0 || strcmp(path, "/dev/stdout") == 0)
-        return fcntl(strcmp(path, "/dev/stderr") == 0 ? STDERR_FILENO : STDOUT_FILENO,
-                     F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int named = descriptor_named(path);
+    if (named >= 0) {
+        int fd = descriptor_open(named);
+        *errno_out = errno;
+        return fd;
+    }
     for (int number = 0; number <= NUMBER_MAX; number++) {
         if (number == 0)
             snprintf(numbered, sizeof(numbered), "%s", path);

@@ -259,11 +259,46 @@ static void devices_pipes_and_folders(void **state)
     assert_int_equal(report_path_open(folder, &error), -1);
     assert_int_equal(error, EISDIR);
     assert_int_equal(stat(numbered, &status), -1);
-    fd = report_path_open("/dev/stderr", &error);
-    assert_true(fd > STDERR_FILENO);
-    close(fd);
     unlink(fifo);
     assert_int_equal(rmdir(folder), 0);
+}
+
+/* A descriptor of the program is written to where it stands; one that takes nothing is an error. */
+static void open_descriptors(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {"/dev/fd/%d", "/proc/self/fd/%d"};
+    char file[] = "/tmp/vramalloc-test-XXXXXX", path[64], got[16] = "";
+    int error = 0, own = mkstemp(file);
+    assert_true(own > STDERR_FILENO);
+    assert_int_equal(write(own, "a", 1), 1);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), forms[i], own);
+        int fd = report_path_open(path, &error);
+        assert_true(fd > STDERR_FILENO && fd != own);
+        assert_int_equal(write(fd, "b", 1), 1);
+        close(fd);
+    }
+    assert_int_equal(pread(own, got, sizeof(got) - 1, 0), 3);
+    assert_string_equal(got, "abb");
+    close(own);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), forms[i], own); /* closed */
+        assert_int_equal(report_path_open(path, &error), -1);
+        assert_int_equal(error, EBADF);
+        own = open(file, O_RDONLY);
+        assert_int_equal(report_path_open(path, &error), -1);
+        assert_int_equal(error, EBADF);
+        close(own);
+        snprintf(path, sizeof(path), "%s/99999999999999999999",
+                 i == 0 ? "/dev/fd" : "/proc/self/fd");
+        assert_int_equal(report_path_open(path, &error), -1);
+        assert_int_equal(error, EBADF);
+    }
+    assert_int_equal(report_path_open("/dev/fd/1x", &error), -1);
+    assert_int_equal(report_path_open("/dev/stderr", &error), STDERR_FILENO);
+    assert_int_equal(report_path_open("/dev/fd/2", &error), STDERR_FILENO);
+    unlink(file);
 }
 
 int main(void)
@@ -277,6 +312,7 @@ int main(void)
         cmocka_unit_test(patterns_are_expanded),
         cmocka_unit_test(files_harm_nobody),
         cmocka_unit_test(devices_pipes_and_folders),
+        cmocka_unit_test(open_descriptors),
     };
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }
