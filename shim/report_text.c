@@ -12,6 +12,7 @@ enum { CLASS_ROWS_MAX = 8 };
 
 #define BYTES(value) unit_bytes(value).text
 #define COUNT(value) unit_count(value).text
+#define S(count)     ((count) == 1 ? "" : "s") /* ends the noun behind a count */
 
 static uint64_t served_calls(const struct report_device *device)
 {
@@ -43,8 +44,8 @@ static void calls_print(struct report_buffer *out, const struct report_device *d
         report_print(out, "  waits in free  %15s   for the GPU, as the real call does: %s in all\n",
                      COUNT(c->free_waits), unit_ns(c->free_wait_ns).text);
     if (c->out_of_memory > 0)
-        report_print(out, "  out of memory  %15s   allocations refused by the driver\n",
-                     COUNT(c->out_of_memory));
+        report_print(out, "  out of memory  %15s   allocation%s refused by the driver\n",
+                     COUNT(c->out_of_memory), S(c->out_of_memory));
 }
 
 static void memory_print(struct report_buffer *out, const struct pool_stats *pool)
@@ -54,8 +55,9 @@ static void memory_print(struct report_buffer *out, const struct pool_stats *poo
                  BYTES(pool->peak_live_requested_bytes));
     report_print(out, "    in blocks  %12s %12s   requested, rounded up\n",
                  BYTES(pool->live_block_bytes), BYTES(pool->peak_live_block_bytes));
-    report_print(out, "    held       %12s %12s   from the driver, in %s segments\n",
-                 BYTES(pool->backed_bytes), BYTES(pool->peak_backed_bytes), COUNT(pool->segments));
+    report_print(out, "    held       %12s %12s   from the driver, in %s segment%s\n",
+                 BYTES(pool->backed_bytes), BYTES(pool->peak_backed_bytes), COUNT(pool->segments),
+                 S(pool->segments));
     report_print(
         out, "    balance    %s requested + %s waste + %s limbo + %s free slots + %s free runs\n",
         BYTES(pool->live_requested_bytes), BYTES(pool->internal_waste_bytes),
@@ -74,9 +76,9 @@ static void fragmentation_print(struct report_buffer *out, const struct pool_sta
             out, "    external   %12s   1 - largest free run / free runs\n",
             unit_share(pool->run_free_bytes - pool->largest_free_run_bytes, pool->run_free_bytes)
                 .text);
-    report_print(out, "    largest free run %s of %s free in %s runs\n",
+    report_print(out, "    largest free run %s of %s free in %s run%s\n",
                  BYTES(pool->largest_free_run_bytes), BYTES(pool->run_free_bytes),
-                 COUNT(pool->free_runs));
+                 COUNT(pool->free_runs), S(pool->free_runs));
 }
 
 /* Orders classes by what they hold, then by how often they were used. */
@@ -153,12 +155,13 @@ static void runs_print(struct report_buffer *out, const struct pool_stats *pool)
     report_print(out, "\n");
 }
 
-static void passed_print(struct report_buffer *out, const char *what, uint64_t calls,
-                         uint64_t bytes)
+/* one: the noun, for one call; more: what follows it. */
+static void passed_print(struct report_buffer *out, const char *one, const char *more,
+                         uint64_t calls, uint64_t bytes)
 {
     if (calls == 0)
         return;
-    report_print(out, "  passed through %15s   %s", COUNT(calls), what);
+    report_print(out, "  passed through %15s   %s%s%s", COUNT(calls), one, S(calls), more);
     if (bytes > 0)
         report_print(out, ", %s", BYTES(bytes));
     report_print(out, "\n");
@@ -189,22 +192,24 @@ static void rest_print(struct report_buffer *out, const struct report *report,
     const struct counters *c = &device->counters;
     report_print(out, "\n");
     if (report->count_leaks)
-        report_print(out, "  live at exit   %15s   blocks, %s requested\n",
-                     COUNT(device->pool.live_blocks), BYTES(device->pool.live_requested_bytes));
+        report_print(out, "  live at exit   %15s   block%s, %s requested\n",
+                     COUNT(device->pool.live_blocks), S(device->pool.live_blocks),
+                     BYTES(device->pool.live_requested_bytes));
     if (report->count_leaks && c->forwarded_live > 0)
-        report_print(out, "  the driver's   %15s   blocks live at exit, %s\n",
-                     COUNT(c->forwarded_live), BYTES(c->forwarded_live_bytes));
+        report_print(out, "  the driver's   %15s   block%s live at exit, %s\n",
+                     COUNT(c->forwarded_live), S(c->forwarded_live),
+                     BYTES(c->forwarded_live_bytes));
     if (c->free_invalid > 0)
         refused_print(out, device);
     if (c->ipc_refused > 0)
-        report_print(out, "  IPC refused    %15s   handles of blocks inside a segment\n",
-                     COUNT(c->ipc_refused));
-    passed_print(out, "managed allocations", c->passed_managed, c->passed_managed_bytes);
-    passed_print(out, "host allocations", c->passed_host, c->passed_host_bytes);
-    passed_print(out, "arrays", c->passed_array, 0);
-    passed_print(out, "allocations from explicit pools", c->passed_pool, c->passed_pool_bytes);
-    passed_print(out, "cuMemCreate allocations", c->passed_create, c->passed_create_bytes);
-    passed_print(out, "stream-ordered calls while capturing", c->passed_capture, 0);
+        report_print(out, "  IPC refused    %15s   %s inside a segment\n", COUNT(c->ipc_refused),
+                     c->ipc_refused == 1 ? "handle of a block" : "handles of blocks");
+    passed_print(out, "managed allocation", "", c->passed_managed, c->passed_managed_bytes);
+    passed_print(out, "host allocation", "", c->passed_host, c->passed_host_bytes);
+    passed_print(out, "array", "", c->passed_array, 0);
+    passed_print(out, "allocation", " from explicit pools", c->passed_pool, c->passed_pool_bytes);
+    passed_print(out, "cuMemCreate allocation", "", c->passed_create, c->passed_create_bytes);
+    passed_print(out, "stream-ordered call", " while capturing", c->passed_capture, 0);
 }
 
 static void device_print(struct report_buffer *out, const struct report *report,
@@ -251,10 +256,12 @@ static struct report_device devices_sum(const struct report *report)
 static void verdict_print(struct report_buffer *out, const struct report_device *sum)
 {
     const struct pool_stats *pool = &sum->pool;
-    report_print(out, "  %s of %s calls were served from the pool (%s). ", COUNT(served_calls(sum)),
-                 COUNT(all_calls(sum)), unit_share(served_calls(sum), all_calls(sum)).text);
+    uint64_t served = served_calls(sum), all = all_calls(sum);
+    report_print(out, "  %s of %s call%s %s served from the pool (%s). ", COUNT(served), COUNT(all),
+                 S(all), served == 1 || all == 1 ? "was" : "were", unit_share(served, all).text);
     if (sum->counters.out_of_memory > 0)
-        report_print(out, "%s allocations ran out of memory.", COUNT(sum->counters.out_of_memory));
+        report_print(out, "%s allocation%s ran out of memory.", COUNT(sum->counters.out_of_memory),
+                     S(sum->counters.out_of_memory));
     else
         report_print(out, "No allocation ran out of memory.");
     report_print(out, "\n  Held at most %s from the driver", BYTES(pool->peak_backed_bytes));
@@ -275,7 +282,8 @@ void report_text_make(struct report_buffer *out, const struct report *report)
     for (size_t i = 0; i < report->device_count; i++)
         device_print(out, report, &report->devices[i]);
     if (report->device_count > 1)
-        report_print(out, "\nAll %zu GPUs: %s allocations, %s frees, %s held at exit\n",
+        report_print(out, "\nAll %zu GPUs: %s allocation%s, %s free%s, %s held at exit\n",
                      report->device_count, COUNT(sum.counters.alloc_calls),
-                     COUNT(sum.counters.free_calls), BYTES(sum.pool.backed_bytes));
+                     S(sum.counters.alloc_calls), COUNT(sum.counters.free_calls),
+                     S(sum.counters.free_calls), BYTES(sum.pool.backed_bytes));
 }

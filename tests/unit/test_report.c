@@ -88,6 +88,58 @@ static void the_balance_is_in_the_text(void **state)
     assert_non_null(strstr(text.text, line));
 }
 
+/* A sentence that counts one thing says so. */
+static void one_is_singular(void **state)
+{
+    (void)state;
+    static struct report_device devices[2];
+    static const char *const singular[] = {"1 of 1 call was served",
+                                           "1 allocation ran out",
+                                           "in 1 segment\n",
+                                           "free in 1 run\n",
+                                           "1   block, 9 B requested",
+                                           "1   block live at exit",
+                                           "1   allocation refused",
+                                           "1   managed allocation, 9 B\n",
+                                           "1   host allocation\n",
+                                           "1   array\n",
+                                           "1   allocation from explicit pools\n",
+                                           "1   cuMemCreate allocation\n",
+                                           "1   stream-ordered call while capturing\n",
+                                           "1   handle of a block inside a segment\n",
+                                           "All 2 GPUs: 1 allocation, 0 frees,"};
+    static const char *const plural[] = {"2 of 4 calls were served",
+                                         "2 allocations ran out",
+                                         "in 2 segments\n",
+                                         "free in 2 runs\n",
+                                         "2   blocks, 9 B requested",
+                                         "2   blocks live at exit",
+                                         "2   allocations refused",
+                                         "2   managed allocations, 9 B\n",
+                                         "2   host allocations\n",
+                                         "2   arrays\n",
+                                         "2   allocations from explicit pools\n",
+                                         "2   cuMemCreate allocations\n",
+                                         "2   stream-ordered calls while capturing\n",
+                                         "2   handles of blocks inside a segment\n",
+                                         "All 2 GPUs: 2 allocations, 2 frees,"};
+    struct report report = report_of(devices, 2);
+    for (uint64_t n = 1; n <= 2; n++) {
+        struct counters *c = &devices[0].counters;
+        struct pool_stats *p = &devices[0].pool;
+        c->alloc_calls = c->alloc_served = c->out_of_memory = c->ipc_refused = n;
+        c->free_calls = 2 * (n - 1);
+        c->passed_managed = c->passed_host = c->passed_array = c->passed_pool = n;
+        c->passed_create = c->passed_capture = c->forwarded_live = n;
+        c->passed_managed_bytes = p->live_requested_bytes = 9;
+        p->allocations = p->segments = p->free_runs = p->live_blocks = n;
+        make(&report);
+        for (size_t i = 0; i < sizeof(plural) / sizeof(plural[0]); i++)
+            if (strstr(text.text, n == 1 ? singular[i] : plural[i]) == NULL)
+                fail_msg("no \"%s\" in %s", n == 1 ? singular[i] : plural[i], text.text);
+    }
+}
+
 static void one_gpu_fits_on_a_screen(void **state)
 {
     (void)state;
@@ -305,6 +357,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_balance_is_in_the_text),
+        cmocka_unit_test(one_is_singular),
         cmocka_unit_test(one_gpu_fits_on_a_screen),
         cmocka_unit_test(json_agrees_with_schema_and_equations),
         cmocka_unit_test(nothing_and_enormous_figures_are_printed),
