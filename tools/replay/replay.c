@@ -297,6 +297,8 @@ static bool row_make(const struct trace *trace, const struct options *options, s
 static void row_print(const struct row *row, const struct options *options, int *printed)
 {
     progress_end();
+    if (!options->json && *printed == 0)
+        table_header();
     if (options->json)
         json_row(row, options, *printed == 0);
     else
@@ -357,10 +359,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "try vramalloc-replay --help\n");
         return EXIT_BAD_INPUT;
     }
+    if (options.settings.card_bytes < MIN_CARD_STEP_BYTES) {
+        fprintf(stderr, "vramalloc-replay: a card of less than 2 MiB holds no block\n");
+        return EXIT_BAD_INPUT;
+    }
     if (options.json)
         putchar('[');
-    else
-        table_header();
     for (int i = optind; i < argc; i++) {
         int code = trace_rows(argv[i], &options, &printed);
         worst = code > worst ? code : worst;
