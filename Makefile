@@ -43,7 +43,7 @@ UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
 
-.PHONY: all library sim replay units victims differential setup check demo asan ubsan tsan coverage mutate tidy \
+.PHONY: all library sim replay units victims differential setup check demo oracle asan ubsan tsan coverage mutate tidy \
         format format-check planted gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
@@ -182,6 +182,9 @@ tsan: setup ## threaded units and victims under ThreadSanitizer
 mutate: setup ## faults put into a copy of the sources, one at a time: the tests must notice
 	@scripts/mutate
 
+oracle: setup library victims ## 1,000,000 random operations in each mode before the simulator's oracle
+	@BUILD=$(BUILD) tests/checks/oracle --operations 1000000
+
 coverage: setup ## line coverage of pool/ and shim/ by the units and victims
 	@BUILD=$(BUILD) scripts/coverage
 
@@ -198,7 +201,7 @@ format-check:
 
 gpu-build: library ## build the programs for a real GPU (needs nvcc)
 	@BUILD=$(BUILD) tests/gpu/build
-# The library with a fault: fences are taken to have passed. tests/gpu/check must see it fail.
+# The library with a fault: fences are taken to have passed. tests/gpu/check and tests/checks/oracle must see it fail.
 planted:
 	@$(MAKE) --no-print-directory -s library BUILD='$(BUILD)/planted' CFLAGS='$(CFLAGS) -DVRAMALLOC_PLANT_NO_FENCE'
 
