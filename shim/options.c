@@ -19,8 +19,6 @@
 
 #include "log.h"
 
-extern char **environ;
-
 static const struct options defaults = {
 #define OPTION_CHOICE(field, NAME, def, choices, help)    .field = def,
 #define OPTION_BOOL(field, NAME, def, help)               .field = def,
