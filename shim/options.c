@@ -179,13 +179,40 @@ static bool choice_parse(const struct option_row *row, const char *text)
     return true;
 }
 
-static bool path_parse(const char *text, char *field)
+static void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Makes a relative path absolute, from the present working directory: the program may leave it. Not
+ * by getcwd, which may call malloc. */
+static void path_settle(const struct option_row *row)
 {
-    if (word_find("stderr|off", text, field, PATH_MAX))
+    static char folder[PATH_MAX], whole[PATH_MAX];
+    char *path = row->field;
+    size_t used = 0;
+    if (path[0] == '/')
+        return;
+    bool known = syscall(SYS_getcwd, folder, sizeof(folder)) > 0 && folder[0] == '/';
+    for (const char *c = folder; known && *c != '\0' && used + 2 < sizeof(whole); c++) {
+        whole[used++] = *c;
+        if (*c == '%') /* no pattern */
+            whole[used++] = '%';
+    }
+    size_t room = sizeof(whole) - used;
+    if (known && (size_t)snprintf(whole + used, room, "/%s", path) < room)
+        memcpy(path, whole, sizeof(whole));
+    else
+        complain("%s=\"%.80s\" is taken from the working directory at exit: %s", row->name, path,
+                 known ? "with the present one it is too long"
+                       : "the path of the present one is not known");
+}
+
+static bool path_parse(const struct option_row *row, const char *text)
+{
+    if (word_find("stderr|off", text, row->field, PATH_MAX))
         return true;
     if (text[0] == '\0' || strlen(text) >= PATH_MAX)
         return false;
-    memcpy(field, text, strlen(text) + 1);
+    memcpy(row->field, text, strlen(text) + 1);
+    path_settle(row);
     return true;
 }
 
@@ -201,7 +228,7 @@ static bool row_parse(const struct option_row *row, const char *text)
     case KIND_PERCENT:
         return percent_parse(row, text);
     default:
-        return path_parse(text, row->field);
+        return path_parse(row, text);
     }
 }
 
@@ -231,8 +258,6 @@ static void accepted_text(const struct option_row *row, char *text, size_t bytes
     }
 }
 
-static void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
 /* Keeps a line for options_complain(). */
 static void complain(const char *format, ...)
 {
@@ -242,30 +267,6 @@ static void complain(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(complaints[complaint_count++], COMPLAINT_BYTES, format, arguments);
     va_end(arguments);
-}
-
-/* Makes a relative path absolute, from the present working directory: the program may leave it. Not
- * by getcwd, which may call malloc. */
-static void path_settle(const struct option_row *row)
-{
-    static char folder[PATH_MAX], whole[PATH_MAX];
-    char *path = row->field;
-    size_t used = 0;
-    if (path[0] == '/' || strcmp(path, "stderr") == 0 || strcmp(path, "off") == 0)
-        return;
-    bool known = syscall(SYS_getcwd, folder, sizeof(folder)) > 0 && folder[0] == '/';
-    for (const char *c = folder; known && *c != '\0' && used + 2 < sizeof(whole); c++) {
-        whole[used++] = *c;
-        if (*c == '%') /* no pattern */
-            whole[used++] = '%';
-    }
-    size_t room = sizeof(whole) - used;
-    if (known && (size_t)snprintf(whole + used, room, "/%s", path) < room)
-        memcpy(path, whole, sizeof(whole));
-    else
-        complain("%s=\"%.80s\" is taken from the working directory at exit: %s", row->name, path,
-                 known ? "with the present one it is too long"
-                       : "the path of the present one is not known");
 }
 
 static void value_complain(const struct option_row *row, const char *text)
@@ -343,8 +344,6 @@ void options_load(void)
             size_parse(rows[i].default_text, rows[i].field);
         if (text != NULL && !row_parse(&rows[i], text))
             value_complain(&rows[i], text);
-        if (rows[i].kind == KIND_PATH)
-            path_settle(&rows[i]);
     }
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
         size_t length = strcspn(*entry, "=");

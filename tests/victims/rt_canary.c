@@ -18,12 +18,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct block handed[HANDED];
 static int handed_count;
 
-static unsigned roll(uint64_t *random, unsigned below)
-{
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(*random >> 33) % below;
-}
-
 static void block_free(uint64_t *random, const struct block *block, cudaStream_t stream)
 {
     if (block->ordered || roll(random, 3) == 0)

@@ -28,12 +28,6 @@ static struct {
 static pthread_rwlock_t captures = PTHREAD_RWLOCK_INITIALIZER; /* shared: one is in progress */
 static long operations = 10000, refused, graphs;
 
-static unsigned roll(uint64_t *random, unsigned below)
-{
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(*random >> 33) % below;
-}
-
 /* A stream that this thread has until stream_leave; -1: none now. */
 static int stream_enter(uint64_t *random, int first)
 {

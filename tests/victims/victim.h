@@ -43,6 +43,13 @@
         }                                                                                          \
     } while (0)
 
+/* A number from 0 to below - 1, the same from run to run. */
+static inline unsigned roll(uint64_t *random, unsigned below)
+{
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(*random >> 33) % below;
+}
+
 /* Writes a pattern to a block, reads it back. Returns whether it is right. */
 static inline int pattern_ok(void *block, size_t bytes, unsigned seed)
 {

@@ -297,12 +297,13 @@ static bool row_make(const struct trace *trace, const struct options *options, s
 static void row_print(const struct row *row, const struct options *options, int *printed)
 {
     progress_end();
-    if (!options->json && *printed == 0)
-        table_header();
-    if (options->json)
+    if (options->json) {
         json_row(row, options, *printed == 0);
-    else
+    } else {
+        if (*printed == 0)
+            table_header();
         table_row(row, options);
+    }
     fflush(stdout);
     ++*printed;
 }
