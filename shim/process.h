@@ -10,13 +10,16 @@ void process_start(void);
 /* Called when a device was seen: from here on a forked child must use nothing of ours. */
 void process_device_seen(void);
 
-extern bool process_is_orphan; /* read through process_serves() */
+extern const bool *process_is_served; /* read through process_serves() */
 
-/* False in a child forked after the first device was seen: memory and locks are its parent's, the
- * driver does not work there, and every call goes straight to the driver's own answer. */
+/* False in a child made after the first device was seen, by fork or by a clone that copies memory:
+ * memory and locks are its parent's, the driver does not work there, and every call goes straight
+ * to the driver's own answer. */
 static inline bool process_serves(void)
 {
-    return !__builtin_expect(__atomic_load_n(&process_is_orphan, __ATOMIC_RELAXED), 0);
+    return __builtin_expect(
+        __atomic_load_n(__atomic_load_n(&process_is_served, __ATOMIC_RELAXED), __ATOMIC_RELAXED),
+        1);
 }
 
 #endif

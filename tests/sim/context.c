@@ -253,6 +253,8 @@ CUresult context_synchronize_of(CUcontext handle)
     CUresult result = context_meant(handle, &context);
     if (result != CUDA_SUCCESS)
         return result;
+    if (state_is_clone())
+        return CUDA_ERROR_NOT_INITIALIZED;
     if (context->fault != CUDA_SUCCESS)
         return context->fault;
     if (capture_prohibits_context(context))

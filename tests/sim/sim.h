@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "vrsim.h"
 
@@ -245,6 +246,7 @@ struct sim {
     bool exited;
     bool forbidden; /* the program said that it makes no call any more */
     bool forked;    /* a child of a process that was initialised */
+    pid_t process;  /* that was initialised */
     int device_count;
     uint64_t card_bytes;
     int driver_version;
@@ -315,6 +317,7 @@ void lookup_record_open(const char *path);
  * ------------------------------------------------------------------ */
 
 CUresult state_init(unsigned int flags);
+bool state_is_clone(void); /* a child that a raw clone() made of a process that was initialised */
 uint64_t state_thread_id(void);
 CUresult device_version(int *version);
 CUresult device_get(CUdevice *device, int ordinal);

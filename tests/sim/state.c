@@ -54,11 +54,19 @@ CUresult state_init(unsigned int flags)
     if (sim.device_count == 0)
         return CUDA_ERROR_NO_DEVICE;
     if (sim.initialised)
-        return CUDA_SUCCESS;
+        return state_is_clone() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
     devices_start();
     atexit(state_exited);
+    sim.process = getpid();
     sim.initialised = true;
     return CUDA_SUCCESS;
+}
+
+/* Measured: to such a child cuInit and cuCtxSynchronize answer as to a forked one; small blocks
+ * come and go there. */
+bool state_is_clone(void)
+{
+    return sim.initialised && getpid() != sim.process;
 }
 
 uint64_t state_thread_id(void)
