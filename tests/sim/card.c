@@ -314,6 +314,53 @@ struct block *card_find(uint64_t address)
     return block != NULL && address - block->address < block->bytes ? block : NULL;
 }
 
+static uint64_t chunk_live(const struct block *chunk)
+{
+    uint64_t count = 0;
+    for (const struct block *piece = chunk->pieces; piece != NULL; piece = piece->next)
+        count += piece->used;
+    return count;
+}
+
+static uint64_t small_live(const struct small_slot *small, enum block_kind kind)
+{
+    uint64_t count = 0;
+    for (uint32_t at = 0; at < SIM_UNITS_A_SLOT; at++)
+        if (small->owner[at] != NULL && small->owner[at]->kind == kind &&
+            (at == 0 || small->owner[at - 1] != small->owner[at]))
+            count++;
+    return count;
+}
+
+static uint64_t device_live(const struct device *device, enum block_kind kind)
+{
+    uint64_t count = 0;
+    for (const struct small_slot *small = device->smalls; small != NULL; small = small->next)
+        count += small_live(small, kind);
+    for (uint64_t at = 0; at < device->slot_count; at++) {
+        const struct block *block = device->slots[at].large;
+        if (block == NULL)
+            continue;
+        if (block->kind == BLOCK_CHUNK && kind == BLOCK_PIECE)
+            count += chunk_live(block);
+        else if (block->kind == kind)
+            count++;
+        at += block->reserved_bytes / SIM_SLOT_BYTES - 1;
+    }
+    return count;
+}
+
+uint64_t card_live(enum block_kind kind)
+{
+    uint64_t count = 0;
+    for (int i = 0; i < sim.device_count; i++)
+        if (sim.devices[i].ready)
+            count += device_live(&sim.devices[i], kind);
+    for (const struct block *block = off_card; block != NULL; block = block->next)
+        count += block->kind == kind;
+    return count;
+}
+
 /* --- bytes
  * ---------------------------------------------------------------------------------------- */
 

@@ -235,3 +235,25 @@ SIM_API uint64_t vrsim_card_used(CUdevice device)
     pthread_mutex_unlock(&sim.lock);
     return used;
 }
+
+SIM_API void vrsim_live(struct vrsim_live *out)
+{
+    pthread_mutex_lock(&sim.lock);
+    *out = (struct vrsim_live){.device_blocks = card_live(BLOCK_DEVICE),
+                               .ordered_blocks = card_live(BLOCK_PIECE),
+                               .managed_blocks = card_live(BLOCK_MANAGED),
+                               .host_blocks = card_live(BLOCK_HOST),
+                               .registered_blocks = card_live(BLOCK_REGISTERED),
+                               .external_blocks = card_live(BLOCK_EXTERNAL),
+                               .externals = external_live(),
+                               .mappings = card_live(BLOCK_MAPPED),
+                               .events = events_live()};
+    vmm_live(&out->handles, &out->reservations);
+    pthread_mutex_unlock(&sim.lock);
+}
+
+SIM_API void *vrsim_function(const char *name)
+{
+    const struct entry *entry = entry_find(name);
+    return entry != NULL ? entry->function : NULL;
+}

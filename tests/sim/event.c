@@ -17,6 +17,14 @@ struct event *event_alive(CUevent handle)
     return NULL;
 }
 
+uint64_t events_live(void)
+{
+    uint64_t count = 0;
+    for (const struct event *event = sim.events; event != NULL; event = event->next)
+        count += event->alive;
+    return count;
+}
+
 static struct event *event_struct(void)
 {
     for (struct event *event = sim.events; event != NULL; event = event->next)

@@ -1,4 +1,5 @@
-/* hostmem.c - managed memory, page-locked host memory, registered memory.
+/* hostmem.c - managed memory, page-locked host memory, registered memory, memory of other
+ * interfaces.
  *
  * All of it is ordinary host memory that the simulator remembers by address. Managed memory is not
  * counted against the card.
@@ -10,6 +11,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static CUresult hostmem_take(enum block_kind kind, size_t bytes, struct block **out)
 {
@@ -34,7 +36,7 @@ static CUresult hostmem_take(enum block_kind kind, size_t bytes, struct block **
 void hostmem_release(struct block *block)
 {
     block_list_remove(block);
-    if (block->kind == BLOCK_MANAGED || block->kind == BLOCK_HOST)
+    if (block->kind == BLOCK_MANAGED || block->kind == BLOCK_HOST || block->kind == BLOCK_EXTERNAL)
         munmap(block->view, block->bytes);
     free(block);
 }
@@ -118,4 +120,86 @@ CUresult hostmem_device_pointer(CUdeviceptr *out, void *address, unsigned int fl
         return CUDA_ERROR_INVALID_VALUE;
     *out = (CUdeviceptr)(uintptr_t)address;
     return CUDA_SUCCESS;
+}
+
+/* --- memory of another interface: a file stands for it ------------------------------------------
+ */
+
+struct external {
+    struct external *next;
+    int file;
+    uint64_t bytes;
+};
+
+static struct external *externals;
+
+/* The place in the list where a handle stands; its end where there is none such. */
+static struct external **external_link(CUexternalMemory memory)
+{
+    struct external **link = &externals;
+    while (*link != NULL && (CUexternalMemory)*link != memory)
+        link = &(*link)->next;
+    return link;
+}
+
+CUresult external_import(CUexternalMemory *out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description)
+{
+    if (out == NULL || description == NULL || description->size == 0 ||
+        description->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
+        lseek(description->handle.fd, 0, SEEK_END) < (off_t)description->size)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct external *external = calloc(1, sizeof(*external));
+    *external = (struct external){externals, description->handle.fd, description->size};
+    externals = external;
+    *out = (CUexternalMemory)external;
+    return CUDA_SUCCESS;
+}
+
+/* A mapping outlives the import; it is freed like an allocation. */
+CUresult external_map(CUdeviceptr *out, CUexternalMemory memory,
+                      const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *description)
+{
+    struct context *context;
+    struct external *external = *external_link(memory);
+    CUresult result = context_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (external == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (out == NULL || description == NULL || description->size == 0 || description->flags != 0 ||
+        description->offset > external->bytes ||
+        description->size > external->bytes - description->offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    void *place = mmap(NULL, description->size, PROT_READ | PROT_WRITE, MAP_SHARED, external->file,
+                       (off_t)description->offset);
+    if (place == MAP_FAILED)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct block *block = block_new(BLOCK_EXTERNAL, (uint64_t)(uintptr_t)place, description->size);
+    block->view = place;
+    block->device = context->device;
+    block->context = context;
+    block->context_id = context->id;
+    block_list_add(block);
+    *out = block->address;
+    return CUDA_SUCCESS;
+}
+
+CUresult external_destroy(CUexternalMemory memory)
+{
+    struct external **link = external_link(memory);
+    struct external *external = *link;
+    if (external == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *link = external->next;
+    close(external->file);
+    free(external);
+    return CUDA_SUCCESS;
+}
+
+uint64_t external_live(void)
+{
+    uint64_t count = 0;
+    for (const struct external *external = externals; external != NULL; external = external->next)
+        count++;
+    return count;
 }

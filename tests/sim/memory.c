@@ -74,7 +74,8 @@ static struct block *memory_freeable(CUdeviceptr address)
     if (block == NULL || block->address != address || block->free_op != NULL)
         return NULL;
     bool ours = block->kind == BLOCK_DEVICE || block->kind == BLOCK_PIECE ||
-                block->kind == BLOCK_MANAGED || block->kind == BLOCK_GRAPH;
+                block->kind == BLOCK_MANAGED || block->kind == BLOCK_GRAPH ||
+                block->kind == BLOCK_EXTERNAL;
     return ours ? block : NULL;
 }
 
@@ -95,7 +96,7 @@ static void memory_release(struct block *block)
         oracle_memory_gone(block->address, block->reserved_bytes, false);
     if (block->kind == BLOCK_PIECE)
         mempool_piece_free(block);
-    else if (block->kind == BLOCK_MANAGED)
+    else if (block->kind == BLOCK_MANAGED || block->kind == BLOCK_EXTERNAL)
         hostmem_release(block);
     else if (block->kind == BLOCK_DEVICE)
         card_give(block); /* a graph's block goes with the graph */

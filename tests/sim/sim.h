@@ -179,7 +179,8 @@ enum block_kind {
     BLOCK_MANAGED,
     BLOCK_HOST,
     BLOCK_REGISTERED,
-    BLOCK_IPC /* another process's */
+    BLOCK_IPC,     /* another process's */
+    BLOCK_EXTERNAL /* cuExternalMemoryGetMappedBuffer */
 };
 
 struct block {
@@ -408,6 +409,7 @@ CUresult event_record_flags(CUevent handle, CUstream stream, unsigned int flags)
 CUresult event_query(CUevent handle);
 CUresult event_synchronize(CUevent handle);
 CUresult event_elapsed(float *ms, CUevent from, CUevent to);
+uint64_t events_live(void);
 struct event *event_alive(CUevent handle);
 void event_set(struct event *event, struct op *op); /* takes over the reference */
 void events_drop_context(const struct context *context);
@@ -461,6 +463,7 @@ void work_after_fork(void);
 CUresult card_take(struct device *device, size_t bytes, enum block_kind kind, struct block **out);
 void card_give(struct block *block);
 bool card_charge(struct device *device, uint64_t bytes);
+uint64_t card_live(enum block_kind kind);  /* blocks of a kind that exist */
 struct block *card_find(uint64_t address); /* by any address inside */
 /* Whether an address is one that only device memory can have. */
 bool card_reserved(uint64_t address);
@@ -499,6 +502,12 @@ CUresult mipmap_create(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *des
 CUresult mipmap_destroy(CUmipmappedArray handle);
 
 CUresult hostmem_managed(CUdeviceptr *out, size_t bytes, unsigned int flags);
+CUresult external_import(CUexternalMemory *out,
+                         const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description);
+CUresult external_map(CUdeviceptr *out, CUexternalMemory memory,
+                      const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *description);
+CUresult external_destroy(CUexternalMemory memory);
+uint64_t external_live(void);
 CUresult hostmem_alloc(void **out, size_t bytes, unsigned int flags);
 CUresult hostmem_free(void *address);
 CUresult hostmem_register(void *address, size_t bytes, unsigned int flags);
@@ -506,6 +515,7 @@ CUresult hostmem_unregister(void *address);
 CUresult hostmem_device_pointer(CUdeviceptr *out, void *address, unsigned int flags);
 void hostmem_release(struct block *block);
 
+void vmm_live(uint64_t *handles_out, uint64_t *reservations_out);
 CUresult vmm_reserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr hint,
                      unsigned long long flags);
 CUresult vmm_unreserve(CUdeviceptr address, size_t bytes);

@@ -128,6 +128,15 @@ CUresult vmm_retain(CUmemGenericAllocationHandle *out, void *address)
     return CUDA_SUCCESS;
 }
 
+void vmm_live(uint64_t *handles_out, uint64_t *reservations_out)
+{
+    *handles_out = *reservations_out = 0;
+    for (const struct vmm_handle *handle = handles; handle != NULL; handle = handle->next)
+        ++*handles_out;
+    for (const struct reservation *at = reservations; at != NULL; at = at->next)
+        ++*reservations_out;
+}
+
 static bool reserved(uint64_t address, size_t bytes)
 {
     for (const struct reservation *at = reservations; at != NULL; at = at->next)

@@ -76,6 +76,21 @@ void vrsim_advance(uint64_t ns);
 /* Bytes of the card in use by anybody: 2 MiB blocks. */
 uint64_t vrsim_card_used(CUdevice device);
 
+/* What exists at present, whoever made it. */
+struct vrsim_live {
+    uint64_t device_blocks;  /* cuMemAlloc, arrays */
+    uint64_t ordered_blocks; /* cuMemAllocAsync, and not freed */
+    uint64_t managed_blocks, host_blocks, registered_blocks;
+    uint64_t external_blocks, externals;      /* mapped, imported */
+    uint64_t mappings, handles, reservations; /* cuMemMap, cuMemCreate, cuMemAddressReserve */
+    uint64_t events;
+};
+void vrsim_live(struct vrsim_live *out);
+
+/* The address of a function by its exact ELF name, past whatever stands before the driver. NULL:
+ * none such. */
+void *vrsim_function(const char *name);
+
 /* A program's block begins (after a successful allocation) and ends (before the call that frees
  * it). The oracle knows no other blocks. The end returns 1 if a block ended, else 0; only then a
  * free that failed may be taken back. */
