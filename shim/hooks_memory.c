@@ -298,11 +298,18 @@ static bool free_is_ours(CUdeviceptr dptr, CUcontext *current_out, struct contex
     return true;
 }
 
+/* The address as the driver may see it: a pooled block can begin where a segment does, and the
+ * segment is not the program's to free. */
+static CUdeviceptr forwardable(CUdeviceptr dptr)
+{
+    return dptr != 0 && pool_owns(dptr) ? DRIVER_UNKNOWN_ADDRESS : dptr;
+}
+
 static CUresult free_forward(CUdeviceptr dptr)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return free_by_driver(dptr == 0 ? NULL : device_for_counting(), dptr);
+    return free_by_driver(dptr == 0 ? NULL : device_for_counting(), forwardable(dptr));
 }
 
 static void async_uncount(struct context *owner, const struct pool_block *block, CUresult result)
@@ -492,7 +499,7 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (!free_is_ours(dptr, &current, &context)) {
         struct forwarded_block taken = forwarded_take(dptr);
-        result = real_free_async(dptr, stream, ptsz);
+        result = real_free_async(forwardable(dptr), stream, ptsz);
         return dptr == 0 ? result : free_count_forwarded(device_for_counting(), result, &taken);
     }
     if (stream_may_capture(stream, ptsz)) {
