@@ -28,6 +28,7 @@ enum { TEXT_BYTES = 4096, ALWAYS = 3, DOUBLINGS = 64, HOLDERS = 3 };
 
 #define BYTES(value) unit_bytes(value).text
 #define COUNT(value) unit_count(value).text
+#define S(count)     unit_plural(count)
 
 struct holders {
     uint64_t blocks[DOUBLINGS]; /* by the power of two that their size lies above */
@@ -94,9 +95,9 @@ static void holders_say(struct holders *holders)
                 most = d;
         if (holders->bytes[most] == 0)
             return;
-        line("  %-11s %s in %s blocks of %s to %s", i == 0 ? "held most by" : "",
-             BYTES(holders->bytes[most]), COUNT(holders->blocks[most]), BYTES((uint64_t)1 << most),
-             BYTES((uint64_t)2 << most));
+        line("  %-11s %s in %s block%s of %s to %s", i == 0 ? "held most by" : "",
+             BYTES(holders->bytes[most]), COUNT(holders->blocks[most]), S(holders->blocks[most]),
+             BYTES((uint64_t)1 << most), BYTES((uint64_t)2 << most));
         holders->bytes[most] = 0;
     }
 }
@@ -159,13 +160,13 @@ void explain_out_of_memory(struct context *context, uint64_t bytes)
              context->device->name, BYTES(bytes), number > 1 ? ", not for the first time" : "");
         line("  the card    %s: %s held by the pool, %s free at the driver", BYTES(figures.total),
              BYTES(pool->backed_bytes), BYTES(figures.driver_free));
-        line("  the pool    %s live in %s blocks, %s wasted in them, %s waiting for the GPU, %s in "
+        line("  the pool    %s live in %s block%s, %s wasted inside, %s waiting for the GPU, %s in "
              "free slots",
-             BYTES(pool->live_requested_bytes), COUNT(pool->live_blocks),
+             BYTES(pool->live_requested_bytes), COUNT(pool->live_blocks), S(pool->live_blocks),
              BYTES(pool->internal_waste_bytes), BYTES(pool->limbo_bytes),
              BYTES(pool->slab_free_bytes));
-        line("              %s free in %s runs, the longest %s", BYTES(pool->run_free_bytes),
-             COUNT(pool->free_runs), BYTES(pool->largest_free_run_bytes));
+        line("              %s free in %s run%s, the longest %s", BYTES(pool->run_free_bytes),
+             COUNT(pool->free_runs), S(pool->free_runs), BYTES(pool->largest_free_run_bytes));
         holders_say(&figures.holders);
         cause_say(&figures);
         log_write(STDERR_FILENO, text, text_used);

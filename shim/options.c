@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "units.h"
 
 static const struct options defaults = {
 #define OPTION_CHOICE(field, NAME, def, choices, help)    .field = def,
@@ -360,7 +361,8 @@ static void size_text(const struct option_size *size, char *text, size_t bytes)
     else if (size->percent > 0)
         snprintf(text, bytes, "%u%% of the card", size->percent);
     else
-        snprintf(text, bytes, "%llu bytes", (unsigned long long)size->bytes);
+        snprintf(text, bytes, "%llu byte%s", (unsigned long long)size->bytes,
+                 unit_plural(size->bytes));
 }
 
 static void value_text(const struct option_row *row, char *text, size_t bytes)

@@ -12,7 +12,7 @@ enum { CLASS_ROWS_MAX = 8 };
 
 #define BYTES(value) unit_bytes(value).text
 #define COUNT(value) unit_count(value).text
-#define S(count)     ((count) == 1 ? "" : "s") /* ends the noun behind a count */
+#define S(count)     unit_plural(count)
 
 static uint64_t served_calls(const struct report_device *device)
 {

@@ -42,6 +42,11 @@ struct unit_text unit_count(uint64_t count)
     return out;
 }
 
+const char *unit_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 struct unit_text unit_ns(uint64_t ns)
 {
     struct unit_text out;

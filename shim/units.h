@@ -15,6 +15,9 @@ struct unit_text unit_bytes(uint64_t bytes);
 /* 1,234,567 */
 struct unit_text unit_count(uint64_t count);
 
+/* What ends a noun behind a count: "s", or nothing after 1. */
+const char *unit_plural(uint64_t count);
+
 /* 812 ns, 3.20 us, 1.42 ms, 2.05 s */
 struct unit_text unit_ns(uint64_t ns);
 
