@@ -46,7 +46,7 @@ static const char help[] =
     "  --backing KIND       malloc (default) or vmm\n"
     "  --free MODE          sync (default) or deferred\n"
     "  --gpu-lag MS         how long the GPU works on a block after its free (0)\n"
-    "  --arena-size BYTES   K, M, G, T accepted (32M)\n"
+    "  --arena-size BYTES   K, M, G, T accepted; none: nothing ahead (32M)\n"
     "  --arena-limit BYTES  never hold more (none)\n"
     "  --slack PERCENT      0 to 1000 (80)\n"
     "  --card BYTES         the card's memory (none: without bound)\n"
@@ -172,12 +172,13 @@ static void json_row(const struct row *row, const struct options *options, bool 
 
 /* --- settings ------------------------------------------------------------------------------- */
 
-static bool bytes_parse(const char *text, uint64_t *out)
+/* none: what the word stands for. */
+static bool bytes_parse(const char *text, uint64_t none, uint64_t *out)
 {
     static const char units[] = "KMGT";
     char *end;
     if (strcmp(text, "none") == 0) {
-        *out = 0;
+        *out = none;
         return true;
     }
     if (text[0] < '0' || text[0] > '9')
@@ -211,15 +212,11 @@ static bool setting_parse(struct options *options, const char *name, const char 
         return settings->deferred || strcmp(text, "sync") == 0;
     }
     if (strcmp(name, "arena-size") == 0)
-        return bytes_parse(text, &settings->arena_bytes);
+        return bytes_parse(text, 1, &settings->arena_bytes) && settings->arena_bytes > 0;
     if (strcmp(name, "arena-limit") == 0)
-        return bytes_parse(text, &settings->limit_bytes);
-    if (strcmp(name, "card") == 0) {
-        bool good = bytes_parse(text, &settings->card_bytes);
-        if (settings->card_bytes == 0)
-            settings->card_bytes = UINT64_MAX;
-        return good;
-    }
+        return bytes_parse(text, UINT64_MAX, &settings->limit_bytes) && settings->limit_bytes > 0;
+    if (strcmp(name, "card") == 0)
+        return bytes_parse(text, UINT64_MAX, &settings->card_bytes);
     bool lag = strcmp(name, "gpu-lag") == 0, slack = strcmp(name, "slack") == 0;
     if (!number_parse(text, lag || slack ? 0 : 1, lag ? 1e6 : 1000, &number))
         return false;
