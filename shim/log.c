@@ -1,7 +1,10 @@
 /* log.c - one line on stderr. See log.h.
  *
  * A process that was started with stderr closed may get the number 2 for a file of its own: nothing
- * is ever written there.
+ * is ever written there. One that closes stderr later may as well: no exec can have left a
+ * descriptor behind that is closed by one, and dup2 makes none, so where the number has that mark
+ * and is another file than at the start it was opened under it, and nothing is written. A file
+ * opened without the mark looks just as a stderr that was redirected by dup2, and is taken for one.
  */
 #define _GNU_SOURCE
 #include "log.h"
@@ -14,18 +17,32 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { LINE_BYTES = 1024, PATIENCE_MS = 1000 };
 static const char prefix[] = "vramalloc: ";
 static bool stderr_missing;
+static struct stat stderr_at_start;
 
 __attribute__((constructor)) static void stderr_look(void)
 {
     int saved_errno = errno;
-    stderr_missing = fcntl(STDERR_FILENO, F_GETFD) < 0 && errno == EBADF;
+    stderr_missing = fstat(STDERR_FILENO, &stderr_at_start) < 0 && errno == EBADF;
     errno = saved_errno;
+}
+
+/* The number 2 is a file of the program's own. */
+static bool stderr_gone(void)
+{
+    struct stat now;
+    int saved_errno = errno;
+    int flags = stderr_missing ? 0 : fcntl(STDERR_FILENO, F_GETFD);
+    bool opened = flags > 0 && (flags & FD_CLOEXEC) != 0 && fstat(STDERR_FILENO, &now) == 0 &&
+                  (now.st_dev != stderr_at_start.st_dev || now.st_ino != stderr_at_start.st_ino);
+    errno = saved_errno;
+    return stderr_missing || opened;
 }
 
 /* A descriptor that does not block is full. False: nobody reads it. */
@@ -70,7 +87,7 @@ bool log_write(int fd, const char *text, size_t bytes)
 {
     sigset_t blocked, saved, before;
     int cancellable;
-    if (fd == STDERR_FILENO && stderr_missing)
+    if (fd == STDERR_FILENO && stderr_gone())
         return true;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
     sigemptyset(&blocked);

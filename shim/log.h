@@ -13,7 +13,8 @@
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Writes bytes to a descriptor; one that does not block and is full is waited for, 1 s at most.
- * Nothing is written to stderr where the process was started without. False: not all could be
+ * Nothing is written to stderr where the process was started without, or opened another file under
+ * its number that an exec closes. False: not all could be
  * written, and errno says why. */
 bool log_write(int fd, const char *text, size_t bytes);
 
