@@ -173,10 +173,12 @@ void arena_look(struct pool *pool, uint64_t bytes)
         pool->backing.acquire_parts != NULL ? PARTS_RESERVE_SHARE : ARENA_RESERVE_SHARE;
     uint64_t reserve_bytes = least(most_bytes / share, ARENA_RESERVE_MAX_BYTES);
     uint64_t live_bytes = pool->stats.live_block_bytes + pool->stats.limbo_bytes;
+    live_bytes = (int64_t)live_bytes > 0 ? live_bytes : 0; /* threads may have yet to count */
     pool->scarce = pool->config.slack_percent == 0 ||
                    most_bytes - reserve_bytes < live_bytes + bytes ||
                    room_bytes < reserve_bytes + bytes;
     pool->segment_max_bytes = most_bytes / ARENA_SEGMENT_SHARE;
+    caches_decide(pool);
     lock_give(&pool->lock);
 }
 
@@ -251,6 +253,8 @@ static bool segment_acquire(struct pool *pool, uint64_t bytes, const struct plan
     bool mapped = acquired && page_map_reserve(address, bytes);
     lock_take(&pool->lock);
     bool added = mapped && !pool->closed && segment_add_locked(pool, address, bytes, plan);
+    if (added)
+        caches_decide(pool);
     if (!acquired)
         pool->stats.segment_acquire_failures++;
     if (acquired && !added) {
@@ -342,6 +346,12 @@ bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes)
     return pool->stats.backed_bytes + bytes <= budget_bytes_locked(pool, percent);
 }
 
+bool arena_within_budget_locked(const struct pool *pool)
+{
+    return pool->backing.acquire_parts != NULL || /* given back before anything is grown */
+           pool->stats.backed_bytes <= budget_bytes_locked(pool, pool->config.slack_percent);
+}
+
 /* The segment that has been idle for longest among those of at most `bytes`. Only the oldest few
  * are looked at, unless any will do. */
 static struct segment *idle_within(const struct pool *pool, uint64_t bytes)
@@ -355,11 +365,9 @@ static struct segment *idle_within(const struct pool *pool, uint64_t bytes)
 uint64_t arena_excess_locked(const struct pool *pool)
 {
     const struct pool_stats *stats = &pool->stats;
+    if (arena_within_budget_locked(pool))
+        return 0;
     uint64_t budget = budget_bytes_locked(pool, pool->config.slack_percent);
-    if (pool->backing.acquire_parts != NULL) /* given back before anything is grown */
-        return 0;
-    if (stats->backed_bytes <= budget)
-        return 0;
     uint64_t over = least(stats->backed_bytes - budget, stats->idle_segment_bytes);
     return idle_within(pool, over) != NULL ? over : 0;
 }
@@ -410,7 +418,7 @@ static void segment_settle_locked(struct pool *pool, struct segment *segment, bo
     pool->releases--;
     if (released) {
         pool->stats.segment_releases++;
-        metadata_give(&pool->metadata, segment->page_run[0], sizeof(struct run));
+        buddy_segment_end(pool, segment);
         arena_segment_drop(pool, segment);
     } else {
         pool->stats.segment_release_failures++;
@@ -432,6 +440,7 @@ uint64_t arena_segment_release(struct pool *pool, struct segment *segment)
     enum backing_status status = pool->backing.release(pool->backing.self, address, bytes);
     lock_take(&pool->lock);
     segment_settle_locked(pool, segment, status == BACKING_OK);
+    caches_decide(pool);
     return status == BACKING_OK ? bytes : 0;
 }
 
@@ -459,6 +468,7 @@ uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_byt
 {
     uint64_t released = 0, one = 1;
     lock_take(&pool->lock);
+    caches_flush(pool);
     if (!pool->closed && keep_bytes == 0)
         slab_flush(pool);
     if (pool->backing.acquire_parts != NULL) {

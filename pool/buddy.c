@@ -186,9 +186,11 @@ static void tags_write(struct run *run)
 static struct run *run_make(struct pool *pool, struct segment *segment, uint64_t first_page,
                             uint64_t pages)
 {
-    struct run *run = metadata_take(&pool->metadata, sizeof(*run));
+    struct run *run = metadata_take_as_left(&pool->run_records, sizeof(*run));
     if (run == NULL)
         return NULL;
+    run->kind = RUN_FREE; /* run->block is free: cache.c may look at it */
+    run->slab = NULL;
     run->segment = segment;
     run->first_page = first_page;
     run->pages = pages;
@@ -197,7 +199,7 @@ static struct run *run_make(struct pool *pool, struct segment *segment, uint64_t
 
 static void run_drop(struct pool *pool, struct run *run)
 {
-    metadata_give(&pool->metadata, run, sizeof(*run));
+    metadata_give(&pool->run_records, run, sizeof(*run));
 }
 
 static uint64_t highest_bit(uint64_t word)

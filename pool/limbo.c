@@ -203,10 +203,8 @@ static bool pending_split(struct pool *pool, struct pending *pending, uint64_t b
     struct run *tail = buddy_split(pool, pending->block.record, block_bytes / POOL_PAGE_BYTES);
     if (tail == NULL)
         return false;
-    tail->block = (struct block_info){.serial = ++pool->last_serial,
-                                      .requested_bytes = tail->pages * POOL_PAGE_BYTES,
-                                      .tag = pending->block.tag,
-                                      .state = POOL_BLOCK_PENDING};
+    block_info_set(&tail->block, block_word(++pool->last_serial, POOL_BLOCK_PENDING),
+                   tail->pages * POOL_PAGE_BYTES, pending->block.tag);
     bucket_remove(pool, pending);
     pool_block_describe(tail, POOL_SLOT_NONE, &pending->block);
     bucket_push(pool, pending);
@@ -374,6 +372,7 @@ static uint64_t collect(struct pool *pool, bool wait)
     struct collected collected = {0};
     uint64_t blocks = 0;
     lock_take(&pool->lock);
+    cache_fold(pool);
     if (collector_enter(pool, wait)) {
         for (struct limbo_stream *stream = pool->limbo.all; stream != NULL; stream = stream->all)
             stream_collect(pool, stream, wait, &collected);
@@ -414,6 +413,7 @@ uint64_t pool_collect_all(struct pool *pool)
     struct collected collected = {0};
     uint64_t blocks = 0;
     lock_take(&pool->lock);
+    cache_fold(pool);
     if (!pool->closed) {
         pool->unlocked++;
         for (struct limbo_stream *s = pool->limbo.all; s != NULL; s = s->all)
@@ -431,5 +431,7 @@ void limbo_end(struct pool *pool)
         for (struct pending *p = s->oldest; p != NULL; p = p->next)
             if (pool->backing.fence_drop != NULL)
                 pool->backing.fence_drop(pool->backing.self, p->fence);
+    lock_take(&pool->lock);
     pool->limbo = (struct limbo){0};
+    lock_give(&pool->lock);
 }

@@ -54,17 +54,14 @@ static void *table_take(struct metadata *metadata, size_t bytes)
     return table;
 }
 
-void *metadata_take(struct metadata *metadata, size_t bytes)
+/* Small memory. *used_out: it held a record before. */
+static void *record_take(struct metadata *metadata, size_t bytes, bool *used_out)
 {
-    if (bytes == 0)
-        return NULL;
-    if (bytes > METADATA_SMALL_BYTES)
-        return table_take(metadata, bytes);
     size_t grains = grains_up(bytes);
     struct metadata_free *record = metadata->free[grains - 1];
+    *used_out = record != NULL;
     if (record != NULL) {
         metadata->free[grains - 1] = record->next;
-        memset(record, 0, grains * METADATA_GRAIN_BYTES);
         return record;
     }
     if (metadata->unused_bytes < grains * METADATA_GRAIN_BYTES && !chunk_add(metadata)) {
@@ -75,6 +72,26 @@ void *metadata_take(struct metadata *metadata, size_t bytes)
     metadata->unused += grains * METADATA_GRAIN_BYTES;
     metadata->unused_bytes -= grains * METADATA_GRAIN_BYTES;
     return fresh;
+}
+
+void *metadata_take(struct metadata *metadata, size_t bytes)
+{
+    bool used;
+    if (bytes == 0)
+        return NULL;
+    if (bytes > METADATA_SMALL_BYTES)
+        return table_take(metadata, bytes);
+    void *record = record_take(metadata, bytes, &used);
+    if (used)
+        memset(record, 0, grains_up(bytes) * METADATA_GRAIN_BYTES);
+    return record;
+}
+
+void *metadata_take_as_left(struct metadata *metadata, size_t bytes)
+{
+    bool used;
+    return bytes == 0 || bytes > METADATA_SMALL_BYTES ? metadata_take(metadata, bytes)
+                                                      : record_take(metadata, bytes, &used);
 }
 
 void metadata_give(struct metadata *metadata, void *memory, size_t bytes)

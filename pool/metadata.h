@@ -39,6 +39,9 @@ struct metadata {
 /* Zeroed memory for a record or table; NULL when the host has none. Cost: O(1), or one mmap. */
 void *metadata_take(struct metadata *metadata, size_t bytes);
 
+/* The same, but where memory held a record before, all but its first 8 bytes is as that left it. */
+void *metadata_take_as_left(struct metadata *metadata, size_t bytes);
+
 /* bytes: as asked for. */
 void metadata_give(struct metadata *metadata, void *memory, size_t bytes);
 

@@ -1,8 +1,10 @@
 /* pool.c - routes requests by size, frees by address, and climbs the ladder on a miss.
  *
- * Up to 8 KiB a request is a slot of a slab, above that a run of pages. A hit takes pool.lock
- * once. A miss climbs, one thread at a time:
+ * Up to 8 KiB a request is a slot of a slab, above that a run of pages. What the thread keeps
+ * (cache.c) is handed out without a lock; another hit takes pool.lock once. A miss climbs, one
+ * thread at a time:
  *
+ *   0. what all threads keep is given back
  *   1. finished fences are collected                     (no waiting, unless config.patience_us
  * says so)
  *   2. the backing is asked for a segment
@@ -34,36 +36,27 @@
 
 /* Blocks are numbered within their pool, pools within the process: together a number names one
  * block. */
-#define SERIAL_POOL_SHIFT 44
+#define SERIAL_POOL_SHIFT 44 /* 2^44 blocks each of 2^17 pools, within 61 bits */
 static uint64_t pools_made;
 
 /* --- blocks --------------------------------------------------------------------------------------
  */
 
-static struct block_info *info_of(struct run *run, uint32_t slot)
-{
-    return slot == POOL_SLOT_NONE ? &run->block : &run->slab->slots[slot];
-}
-
-static uint64_t block_bytes_of(const struct run *run, uint32_t slot)
-{
-    return slot == POOL_SLOT_NONE ? run->pages * POOL_PAGE_BYTES
-                                  : size_class_get((int)run->slab->class_index).slot_bytes;
-}
-
 void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *block)
 {
-    const struct block_info *info = info_of(run, slot);
+    const struct block_info *info = block_info_of(run, slot);
     const struct segment *segment = run->segment;
+    uint64_t word = block_word_get(info);
     *block = (struct pool_block){.pool = segment->pool,
                                  .address = segment->address + run->first_page * POOL_PAGE_BYTES,
-                                 .requested_bytes = info->requested_bytes,
+                                 .requested_bytes =
+                                     __atomic_load_n(&info->requested_bytes, __ATOMIC_RELAXED),
                                  .block_bytes = block_bytes_of(run, slot),
-                                 .serial = info->serial,
+                                 .serial = word >> BLOCK_STATE_BITS,
                                  .segment_address = segment->part_pages == 0 ? segment->address : 0,
                                  .segment_bytes = segment->bytes,
-                                 .state = (enum pool_block_state)info->state,
-                                 .tag = info->tag,
+                                 .state = block_state_of(word),
+                                 .tag = __atomic_load_n(&info->tag, __ATOMIC_RELAXED),
                                  .record = run,
                                  .slot = slot};
     if (slot != POOL_SLOT_NONE)
@@ -75,6 +68,7 @@ bool pool_break(struct pool *pool, const char *words)
     if (pool->broken == NULL)
         pool->broken = words;
     pool->closed = true;
+    __atomic_store_n(&pool->caching, false, __ATOMIC_RELAXED);
     return false;
 }
 
@@ -97,14 +91,17 @@ static struct pool_class_stats *class_stats_of(struct pool *pool, const struct p
     return block->slot == POOL_SLOT_NONE ? NULL : &pool->stats.classes[run->slab->class_index];
 }
 
+static void peak_update(uint64_t level, uint64_t *peak)
+{
+    if ((int64_t)level > (int64_t)*peak)
+        *peak = level;
+}
+
 static void peaks_update(struct pool_stats *stats)
 {
-    if (stats->live_blocks > stats->peak_live_blocks)
-        stats->peak_live_blocks = stats->live_blocks;
-    if (stats->live_requested_bytes > stats->peak_live_requested_bytes)
-        stats->peak_live_requested_bytes = stats->live_requested_bytes;
-    if (stats->live_block_bytes > stats->peak_live_block_bytes)
-        stats->peak_live_block_bytes = stats->live_block_bytes;
+    peak_update(stats->live_blocks, &stats->peak_live_blocks);
+    peak_update(stats->live_requested_bytes, &stats->peak_live_requested_bytes);
+    peak_update(stats->live_block_bytes, &stats->peak_live_block_bytes);
 }
 
 /* A block that is the program's now, or again. class_stats: NULL for a run. */
@@ -144,8 +141,7 @@ static void limbo_count(struct pool *pool, const struct pool_block *block)
     struct pool_class_stats *class_stats = class_stats_of(pool, block);
     pool->stats.limbo_blocks++;
     pool->stats.limbo_bytes += block->block_bytes;
-    if (pool->stats.limbo_bytes > pool->stats.peak_limbo_bytes)
-        pool->stats.peak_limbo_bytes = pool->stats.limbo_bytes;
+    peak_update(pool->stats.limbo_bytes, &pool->stats.peak_limbo_bytes);
     if (class_stats != NULL)
         class_stats->slots_limbo++;
     levels_changed(pool);
@@ -170,17 +166,21 @@ static void empty_settle_locked(struct pool *pool)
         slab_flush(pool);
 }
 
-void pool_block_free_locked(struct pool *pool, const struct pool_block *block)
+void pool_block_drop_locked(struct pool *pool, struct run *run, uint32_t slot)
 {
-    struct run *run = block->record;
-    limbo_uncount(pool, block);
-    info_of(run, block->slot)->state = POOL_BLOCK_FREE;
-    if (block->slot == POOL_SLOT_NONE)
+    block_state_set(block_info_of(run, slot), POOL_BLOCK_FREE);
+    if (slot == POOL_SLOT_NONE)
         buddy_give(pool, run);
     else
-        slab_give(pool, run->slab, block->slot);
+        slab_give(pool, run->slab, slot);
     if (pool->empty_slabs > 1)
         empty_settle_locked(pool);
+}
+
+void pool_block_free_locked(struct pool *pool, const struct pool_block *block)
+{
+    limbo_uncount(pool, block);
+    pool_block_drop_locked(pool, block->record, block->slot);
 }
 
 /* --- life of a pool
@@ -194,7 +194,9 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
     pthread_mutex_init(&pool->growth, NULL);
     pool->config = *config;
     pool->backing = *backing;
-    pool->last_serial = __atomic_fetch_add(&pools_made, 1, __ATOMIC_RELAXED) << SERIAL_POOL_SHIFT;
+    uint64_t number = __atomic_fetch_add(&pools_made, 1, __ATOMIC_RELAXED);
+    pool->last_serial = number << SERIAL_POOL_SHIFT & UINT64_MAX >> BLOCK_STATE_BITS;
+    pool->cache_place = (uint32_t)number % POOL_CACHE_PLACES;
     pool->collected_at_lost_patience = UINT64_MAX; /* never lost yet */
     pool->segment_max_bytes = UINT64_MAX;
     if (pool->config.arena_bytes == 0)
@@ -209,6 +211,7 @@ void pool_close(struct pool *pool)
 {
     lock_take(&pool->lock);
     pool->closed = true;
+    caches_leave(pool);
     lock_give(&pool->lock);
 }
 
@@ -218,6 +221,7 @@ void pool_destroy(struct pool *pool, bool release_segments)
     lock_take(&pool->lock);
     bool ended = pool->ended;
     pool->closed = pool->ended = true;
+    caches_leave(pool);
     while (pool->unlocked > 0)
         pool_settled_wait(pool);
     together_leave(pool);
@@ -231,6 +235,8 @@ void pool_destroy(struct pool *pool, bool release_segments)
     pool->stats.largest_free_run_bytes = 0;
     memset(&pool->index, 0, sizeof(pool->index));
     metadata_end(&pool->metadata);
+    metadata_end(&pool->run_records);
+    metadata_end(&pool->slab_records);
     lock_give(&pool->lock);
 }
 
@@ -299,10 +305,8 @@ static void block_begin(struct pool *pool, struct run *run, uint32_t slot,
     struct pool_class_stats *class_stats =
         in_slab ? &pool->stats.classes[request->class_index] : NULL;
     uint64_t block_bytes = block_bytes_of(run, slot);
-    *info_of(run, slot) = (struct block_info){.serial = ++pool->last_serial,
-                                              .requested_bytes = request->bytes,
-                                              .tag = request->tag,
-                                              .state = POOL_BLOCK_LIVE};
+    block_info_set(block_info_of(run, slot), block_word(++pool->last_serial, POOL_BLOCK_LIVE),
+                   request->bytes, request->tag);
     live_count(pool, class_stats, request->bytes, block_bytes);
     pool->stats.allocations++;
     pool->stats.requested_bytes += request->bytes;
@@ -310,6 +314,7 @@ static void block_begin(struct pool *pool, struct run *run, uint32_t slot,
         class_stats->allocations++;
     *address_out = run->segment->address + run->first_page * POOL_PAGE_BYTES +
                    (in_slab ? slot * block_bytes : 0);
+    cache_note(pool, run, slot, *address_out);
 }
 
 static bool reuse_locked(struct pool *pool, struct request *request, uint64_t *address_out)
@@ -378,7 +383,21 @@ static bool take(struct pool *pool, struct request *request, enum holes holes,
                  uint64_t *address_out)
 {
     lock_take(&pool->lock);
+    cache_fold(pool);
     bool taken = take_locked(pool, request, holes, address_out);
+    if (taken && request->class_index >= 0 && request->stream == POOL_NO_STREAM)
+        cache_refill(pool, request->class_index);
+    if (!pool->caching)
+        caches_decide(pool);
+    lock_give(&pool->lock);
+    return taken;
+}
+
+/* Once more with what threads keep. */
+static bool take_kept(struct pool *pool, struct request *request, uint64_t *address_out)
+{
+    lock_take(&pool->lock);
+    bool taken = caches_flush(pool) > 0 && take_locked(pool, request, HOLES_MEANT, address_out);
     lock_give(&pool->lock);
     return taken;
 }
@@ -388,6 +407,7 @@ static bool take_flushing(struct pool *pool, struct request *request, enum holes
                           uint64_t *address_out)
 {
     lock_take(&pool->lock);
+    caches_flush(pool);
     bool taken = take_locked(pool, request, holes, address_out);
     if (!taken && !pool->closed && pool->empty_slabs > 0) {
         slab_flush(pool);
@@ -495,8 +515,9 @@ static bool others_settle(struct pool *pool, uint64_t *changes)
 {
     uint64_t before = *changes;
     lock_take(&pool->lock);
-    while (pool->releases > 0 || pool->limbo.collecting)
+    while (!pool->closed && (pool->releases > 0 || pool->limbo.collecting))
         pool_settled_wait(pool);
+    caches_flush(pool);
     *changes = changes_locked(pool);
     lock_give(&pool->lock);
     return *changes != before;
@@ -537,8 +558,10 @@ static bool take_waiting(struct pool *pool, struct request *request, uint64_t *a
 static bool take_climbing(struct pool *pool, struct request *request, uint64_t *address_out)
 {
     lock_take(&pool->lock);
-    pool->metadata.refused = false;
+    pool->metadata.refused = pool->run_records.refused = pool->slab_records.refused = false;
     lock_give(&pool->lock);
+    if (take_kept(pool, request, address_out))
+        return true;
     if (pool->backing.frees_due != NULL)
         pool->backing.frees_due(pool->backing.self);
     return (pool_collect(pool) > 0 && take(pool, request, HOLES_MEANT, address_out)) ||
@@ -551,9 +574,11 @@ static bool take_climbing(struct pool *pool, struct request *request, uint64_t *
 static enum pool_status refuse(struct pool *pool, bool climbed)
 {
     lock_take(&pool->lock);
-    enum pool_status status = pool->closed                        ? POOL_CLOSED
-                              : climbed && pool->metadata.refused ? POOL_NO_METADATA
-                                                                  : POOL_NO_MEMORY;
+    bool refused =
+        pool->metadata.refused || pool->run_records.refused || pool->slab_records.refused;
+    enum pool_status status = pool->closed         ? POOL_CLOSED
+                              : climbed && refused ? POOL_NO_METADATA
+                                                   : POOL_NO_MEMORY;
     pool->stats.refused++;
     lock_give(&pool->lock);
     return status;
@@ -569,6 +594,11 @@ enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, 
     if (bytes > POOL_MAX_BLOCK_BYTES)
         return refuse(pool, false);
     request_size(&request);
+    if (stream == POOL_NO_STREAM && bytes <= POOL_CACHED_BYTES_MAX) {
+        if (cache_alloc(pool, bytes, request.class_index, request.pages, tag, address_out))
+            return POOL_OK;
+        cache_bind(pool);
+    }
     bool taken = take(pool, &request, HOLES_MEANT, address_out) ||
                  take_climbing(pool, &request, address_out);
     if (request.drop && pool->backing.fence_drop != NULL)
@@ -616,24 +646,42 @@ static bool block_around_locked(const struct segment *segment, uint64_t address,
             return false;
     }
     pool_block_describe(run, slot, block_out);
-    return block_out->state != POOL_BLOCK_FREE;
+    return block_out->state != POOL_BLOCK_FREE && block_out->state != POOL_BLOCK_CACHED;
+}
+
+/* LIVE -> RELEASING, unless another thread was first: to a small block its note may have led it. */
+static bool release_begin_locked(const struct pool_block *block)
+{
+    struct block_info *info = block_info_of(block->record, block->slot);
+    uint64_t live = block_word(block->serial, POOL_BLOCK_LIVE);
+    if (block->state != POOL_BLOCK_LIVE)
+        return false;
+    if (block->block_bytes > POOL_CACHED_BYTES_MAX) {
+        block_state_set(info, POOL_BLOCK_RELEASING);
+        return true;
+    }
+    return __atomic_compare_exchange_n(&info->word, &live,
+                                       block_word(block->serial, POOL_BLOCK_RELEASING), false,
+                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out)
 {
-    struct segment *segment;
+    struct segment *segment = page_map_get(address);
+    if (segment != NULL && cache_free_begin(segment->pool, address, block_out))
+        return POOL_OK;
     enum pool_status status = segment_lock(address, &segment);
     if (status != POOL_OK) {
         *block_out = (struct pool_block){0};
         return status;
     }
     struct pool *pool = segment->pool;
+    cache_fold(pool);
     bool live = block_around_locked(segment, address, block_out) && block_out->address == address &&
-                block_out->state == POOL_BLOCK_LIVE;
+                release_begin_locked(block_out);
     if (live) {
         live_uncount(pool, block_out);
         limbo_count(pool, block_out);
-        info_of(block_out->record, block_out->slot)->state = POOL_BLOCK_RELEASING;
         block_out->state = POOL_BLOCK_RELEASING;
     } else {
         pool->stats.invalid_frees++;
@@ -648,12 +696,11 @@ static bool releasing_locked(struct pool *pool, const struct pool_block *block)
 {
     if (pool->closed)
         return false;
+    cache_fold(pool);
     struct run *run = block->record;
     bool same = run->kind == (block->slot == POOL_SLOT_NONE ? RUN_BLOCK : RUN_SLAB);
-    if (same) {
-        const struct block_info *info = info_of(run, block->slot);
-        same = info->serial == block->serial && info->state == POOL_BLOCK_RELEASING;
-    }
+    same = same && block_word_get(block_info_of(run, block->slot)) ==
+                       block_word(block->serial, POOL_BLOCK_RELEASING);
     return pool_holds(pool, same, "a free that began ends once");
 }
 
@@ -661,10 +708,19 @@ uint64_t pool_free_finish(const struct pool_block *block)
 {
     struct pool *pool = block->pool;
     uint64_t excess_bytes = 0;
+    bool small = block->block_bytes <= POOL_CACHED_BYTES_MAX;
+    if (small && cache_free_finish(block))
+        return 0;
+    if (small)
+        cache_bind(pool);
     lock_take(&pool->lock);
     if (releasing_locked(pool, block)) {
+        if (small)
+            cache_spill(pool, block);
         pool_block_free_locked(pool, block);
         pool->stats.frees++;
+        if (!arena_within_budget_locked(pool))
+            caches_yield(pool);
         excess_bytes = arena_excess_locked(pool);
     }
     lock_give(&pool->lock);
@@ -676,6 +732,7 @@ void pool_free_retire(const struct pool_block *block)
     struct pool *pool = block->pool;
     lock_take(&pool->lock);
     if (releasing_locked(pool, block)) {
+        caches_flush(pool);
         struct run *run = block->record;
         struct segment *segment = run->segment;
         bool alone = segment->part_pages == 0 && block->slot == POOL_SLOT_NONE &&
@@ -699,7 +756,7 @@ void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fe
         pending.state = POOL_BLOCK_PENDING;
         filed = limbo_add(pool, &pending, stream, fence);
         if (filed) {
-            info_of(block->record, block->slot)->state = POOL_BLOCK_PENDING;
+            block_state_set(block_info_of(block->record, block->slot), POOL_BLOCK_PENDING);
             pool->stats.frees++;
             pool->stats.fenced_frees++;
         } /* else it stays in limbo for good: lost, but never reused early */
@@ -716,7 +773,7 @@ void pool_free_cancel(const struct pool_block *block)
     if (releasing_locked(pool, block)) {
         limbo_uncount(pool, block);
         live_count(pool, class_stats_of(pool, block), block->requested_bytes, block->block_bytes);
-        info_of(block->record, block->slot)->state = POOL_BLOCK_LIVE;
+        block_state_set(block_info_of(block->record, block->slot), POOL_BLOCK_LIVE);
     }
     lock_give(&pool->lock);
 }
@@ -743,7 +800,7 @@ enum pool_status pool_retag(uint64_t address, uint32_t tag)
         return status;
     bool live = block_around_locked(segment, address, &block) && block.state == POOL_BLOCK_LIVE;
     if (live)
-        info_of(block.record, block.slot)->tag = tag;
+        __atomic_store_n(&block_info_of(block.record, block.slot)->tag, tag, __ATOMIC_RELAXED);
     lock_give(&segment->pool->lock);
     return live ? POOL_OK : POOL_NOT_LIVE;
 }
@@ -755,6 +812,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes)
 {
     if (keep_bytes == UINT64_MAX) {
         lock_take(&pool->lock);
+        cache_fold(pool);
         if (!pool->closed)
             empty_settle_locked(pool);
         uint64_t excess_bytes = pool->closed ? 0 : arena_excess_locked(pool);
@@ -775,6 +833,7 @@ static uint64_t releasable_bytes_locked(struct pool *pool)
 uint64_t pool_releasable_bytes(struct pool *pool)
 {
     lock_take(&pool->lock);
+    caches_flush(pool);
     uint64_t bytes = pool->closed ? 0 : releasable_bytes_locked(pool);
     lock_give(&pool->lock);
     return bytes;
@@ -784,6 +843,7 @@ uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes)
 {
     uint64_t bytes = 0;
     lock_take(&pool->lock);
+    caches_flush(pool);
     if (!pool->closed) {
         uint64_t movable_bytes = releasable_bytes_locked(pool);
         uint64_t most_bytes = movable_bytes + (device_free_bytes + movable_bytes) / 9;
@@ -800,6 +860,8 @@ uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes)
 void pool_stats_read(struct pool *pool, struct pool_stats *stats_out)
 {
     bool locked = lock_take_for(&pool->lock, READ_WAIT_NS);
+    if (locked)
+        caches_flush(pool);
     if (locked && !pool->closed)
         empty_settle_locked(pool);
     *stats_out = pool->stats;
@@ -828,6 +890,7 @@ void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct po
                      void *arg)
 {
     lock_take(&pool->lock);
+    caches_stop(pool);
     for (struct segment *s = pool->closed ? NULL : pool->segments; s != NULL; s = s->next) {
         struct run *run;
         for (uint64_t page = 0; page < s->pages; page += run->pages) {
@@ -842,6 +905,7 @@ void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct po
             }
         }
     }
+    caches_resume(pool);
     lock_give(&pool->lock);
 }
 

@@ -6,6 +6,7 @@
  *     pool.c        routes a request by size, keeps the ladder on a miss
  *     slab.c        small blocks: slots of one size class in a slab
  *     buddy.c       large blocks: runs of 512-byte pages, tail given back
+ *     cache.c       blocks that a thread keeps for its next request, without a lock
  *     limbo.c       freed blocks that GPU work may still touch: by stream, by fence
  *     arena.c       segments from the backing: growth, budget, release
  *     page_map.c    address -> segment, O(1), lock-free to read
@@ -14,7 +15,7 @@
  *
  * What it leaves out: CUDA, I/O, getenv, signals, threads of its own.
  *
- * Life of a block:   alloc -> LIVE -free_begin-> RELEASING -free_finish-> free
+ * Life of a block:   alloc -> LIVE -free_begin-> RELEASING -free_finish-> free (or CACHED)
  *                                          |        \--free_pend--> PENDING -fence-> free
  *                                          \------free_cancel----> LIVE
  * A RELEASING block belongs to one thread, which may wait for the GPU without holding any lock; a
@@ -61,13 +62,16 @@ struct pool_config {
                              the slack allows; 0: not at all */
     uint32_t slack_percent; /* idle memory is kept while all that is held stays under this share of
                                the highest live total, plus 64 MiB */
+    bool uncached; /* threads keep no blocks for themselves: for tests that look at where blocks lie
+                      and at each record */
 };
 
 enum pool_block_state {
     POOL_BLOCK_FREE = 0,
     POOL_BLOCK_LIVE,
     POOL_BLOCK_RELEASING,
-    POOL_BLOCK_PENDING
+    POOL_BLOCK_PENDING,
+    POOL_BLOCK_CACHED /* free, kept by the thread that freed it: to everyone else as FREE */
 };
 
 /* What a pool knows about one block. */

@@ -2,8 +2,9 @@
  *
  * Every segment is covered by runs without a gap; boundary tags and start bits agree with them; no
  * two free runs touch; every free run is in the right tree, in order; every slab's bitmap agrees
- * with its blocks; limbo's records agree with the blocks they stand for; and the sums of all that
- * are the statistics.
+ * with its blocks; limbo's records agree with the blocks they stand for; what threads keep is what
+ * is marked so; and the sums of all that are the statistics. What threads did is counted first, but
+ * what they keep stays with them.
  *
  * Lock: pool.lock, taken here.
  */
@@ -21,6 +22,8 @@ struct check {
     uint64_t tree_runs;
     uint64_t gap_pages;      /* of the segment */
     uint64_t pending_blocks; /* in state PENDING */
+    uint64_t cached_blocks;  /* in state CACHED */
+    uint64_t cached_bytes;
 };
 
 static bool rule(struct check *check, bool holds, const char *words)
@@ -34,6 +37,11 @@ static bool rule(struct check *check, bool holds, const char *words)
 
 static void block_check(struct check *check, const struct pool_block *block)
 {
+    if (block->state == POOL_BLOCK_CACHED) {
+        check->cached_blocks++;
+        check->cached_bytes += block->block_bytes;
+        return;
+    }
     rule(check, block->requested_bytes >= 1 && block->requested_bytes <= block->block_bytes,
          "a block is at least as large as what was asked for");
     rule(check, block->address % POOL_MIN_BLOCK_BYTES == 0, "a block is aligned to 512 bytes");
@@ -68,7 +76,8 @@ static void slab_check(struct check *check, struct run *run)
         used++;
         block_check(check, &block);
         sums->slots_live += block.state == POOL_BLOCK_LIVE;
-        sums->slots_limbo += block.state != POOL_BLOCK_LIVE;
+        sums->slots_limbo +=
+            block.state == POOL_BLOCK_RELEASING || block.state == POOL_BLOCK_PENDING;
         sums->requested_bytes += block.state == POOL_BLOCK_LIVE ? block.requested_bytes : 0;
     }
     sums->slabs++;
@@ -206,6 +215,16 @@ static void limbo_check(struct check *check)
     rule(check, count == check->pending_blocks, "every pending block is in limbo");
 }
 
+/* What threads keep is what is marked so. */
+static void caches_agree(struct check *check)
+{
+    uint64_t blocks, bytes;
+    rule(check, caches_check(check->pool, &blocks, &bytes), "a thread keeps cached blocks alone");
+    rule(check, blocks == check->cached_blocks && bytes == check->cached_bytes,
+         "every cached block is kept by one thread");
+    rule(check, blocks == 0 || check->pool->caching, "nothing is kept where nothing should be");
+}
+
 /* The idle segments are listed, and no others. */
 static void idle_check(struct check *check)
 {
@@ -252,7 +271,7 @@ static void sums_check(struct check *check)
          "internal waste is what blocks have beyond what was asked for");
     rule(check,
          stats->live_requested_bytes + stats->internal_waste_bytes + stats->limbo_bytes +
-                 stats->slab_free_bytes + stats->run_free_bytes ==
+                 stats->slab_free_bytes + stats->run_free_bytes + check->cached_bytes ==
              stats->backed_bytes,
          "requested + waste + limbo + free = backed");
     rule(check,
@@ -280,6 +299,8 @@ bool pool_check(struct pool *pool, char *why, size_t why_bytes)
     if (pool->broken != NULL)
         rule(&check, false, pool->broken);
     if (!pool->closed) {
+        caches_stop(pool);
+        caches_fold(pool);
         idle_check(&check);
         for (struct segment *s = pool->segments; s != NULL && check.ok; s = s->next)
             segment_check(&check, s);
@@ -288,7 +309,10 @@ bool pool_check(struct pool *pool, char *why, size_t why_bytes)
         if (check.ok)
             limbo_check(&check);
         if (check.ok)
+            caches_agree(&check);
+        if (check.ok)
             sums_check(&check);
+        caches_resume(pool);
     }
     lock_give(&pool->lock);
     return check.ok;

@@ -25,17 +25,53 @@
 #include "size_class.h"
 
 #define POOL_LARGE_BYTES                                                                           \
-    ((uint64_t)32 << 20)                      /* blocks above this get segments of their own size  \
-                                               */
-#define POOL_MEDIUM_BYTES ((uint64_t)1 << 20) /* above this the driver takes whole 2 MiB */
-#define POOL_SLOT_NONE    UINT32_MAX          /* pool_block.slot of a block that is a whole run */
+    ((uint64_t)32 << 20) /* blocks above this get segments of their own size                       \
+                          */
+#define POOL_MEDIUM_BYTES     ((uint64_t)1 << 20) /* above this the driver takes whole 2 MiB */
+#define POOL_CACHED_BYTES_MAX ((uint64_t)1 << 20) /* larger blocks always go by the lock */
+#define POOL_SLOT_NONE        UINT32_MAX /* pool_block.slot of a block that is a whole run */
 
+/* Read and written with __atomic, relaxed, where a thread may do so without the lock (cache.c). */
 struct block_info {
-    uint64_t serial;          /* 0: never used */
-    uint64_t requested_bytes; /* valid unless free */
+    uint64_t word; /* serial << BLOCK_STATE_BITS | enum pool_block_state; 0: never used */
+    uint64_t requested_bytes; /* valid unless free or cached */
     uint32_t tag;
-    uint8_t state; /* enum pool_block_state */
 };
+
+enum {
+    BLOCK_STATE_BITS = 3,
+    POOL_CACHE_PLACES = 8 /* pools of which a thread may keep blocks at once */
+};
+
+static inline uint64_t block_word(uint64_t serial, enum pool_block_state state)
+{
+    return serial << BLOCK_STATE_BITS | state;
+}
+
+static inline uint64_t block_word_get(const struct block_info *info)
+{
+    return __atomic_load_n(&info->word, __ATOMIC_RELAXED);
+}
+
+static inline enum pool_block_state block_state_of(uint64_t word)
+{
+    return (enum pool_block_state)(word & (((uint64_t)1 << BLOCK_STATE_BITS) - 1));
+}
+
+/* The block's serial number stays. */
+static inline void block_state_set(struct block_info *info, enum pool_block_state state)
+{
+    uint64_t serial = block_word_get(info) >> BLOCK_STATE_BITS;
+    __atomic_store_n(&info->word, block_word(serial, state), __ATOMIC_RELAXED);
+}
+
+static inline void block_info_set(struct block_info *info, uint64_t word, uint64_t requested_bytes,
+                                  uint32_t tag)
+{
+    __atomic_store_n(&info->requested_bytes, requested_bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&info->tag, tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&info->word, word, __ATOMIC_RELAXED);
+}
 
 /* RUN_GAP: addresses without memory, which was given back (parts.c); RUN_LEAVING: it is being. */
 enum run_kind { RUN_FREE = 0, RUN_BLOCK, RUN_SLAB, RUN_LEAVING, RUN_GAP };
@@ -81,7 +117,7 @@ struct slab {
     uint32_t used;  /* slots not free */
     uint32_t first; /* no word of free_slots before this one has a bit */
     bool listed;
-    uint64_t *free_slots;      /* one bit a slot, set: free */
+    uint64_t free_slots[2];    /* one bit a slot, set: free */
     struct block_info slots[]; /* size_class.slots of them */
 };
 
@@ -136,6 +172,8 @@ struct pool {
     struct pool_config config;
     struct backing backing;
     struct metadata metadata;
+    struct metadata run_records;     /* memory of a run only ever holds runs, and that of a slab */
+    struct metadata slab_records;    /* slabs, until the pool ends: see cache.c */
     struct metadata segment_records; /* never ended: see arena.c */
     struct segment *segments;
     struct segment *spare_segments;
@@ -150,6 +188,10 @@ struct pool {
     uint32_t empty_slabs;
     struct limbo limbo;
     uint64_t last_serial;
+    bool caching;             /* threads may keep blocks: see cache.c. Atomic */
+    uint64_t cache_run_bytes; /* of runs that a thread may keep. Atomic */
+    uint32_t cache_yields;    /* see caches_yield() */
+    uint32_t cache_place;     /* which of a thread's caches is this pool's */
     uint64_t releasing_bytes; /* taken out of the map, not yet given back; the limit counts them */
     uint32_t releases;        /* in flight */
     uint64_t collected;       /* blocks whose fence was found to have passed */
@@ -173,6 +215,60 @@ static inline void levels_changed(struct pool *pool)
     if (__builtin_expect(pool->together != NULL, 0))
         together_tell(pool);
 }
+
+/* --- cache.c -------------------------------------------------------------------------------
+ *
+ * Without the lock, for blocks of up to POOL_CACHED_BYTES_MAX: */
+
+/* A block of this size that the calling thread keeps. class_index: -1 for a run of `pages`. */
+bool cache_alloc(struct pool *pool, uint64_t bytes, int class_index, uint64_t pages, uint32_t tag,
+                 uint64_t *address_out);
+
+/* The block at `address`, if the calling thread handed it out: LIVE -> RELEASING. False: nothing
+ * changed, look for it under the lock. */
+bool cache_free_begin(struct pool *pool, uint64_t address, struct pool_block *block_out);
+
+/* Keeps a RELEASING block. False: nothing changed. */
+bool cache_free_finish(const struct pool_block *block);
+
+/* Gives the calling thread a cache for this pool, if it may have one. */
+void cache_bind(struct pool *pool);
+
+/* With the lock held: */
+
+/* Counts what the calling thread did without the lock, and renews its serial numbers. */
+void cache_fold(struct pool *pool);
+
+/* Notes a block that the calling thread was handed, so that its free finds it; no large one. */
+void cache_note(struct pool *pool, struct run *run, uint32_t slot, uint64_t address);
+
+/* Takes some more free slots of a class for the calling thread, if it keeps none. */
+void cache_refill(struct pool *pool, int class_index);
+
+/* The calling thread could not keep this block: gives back a part of what it keeps of its kind. */
+void cache_spill(struct pool *pool, const struct pool_block *block);
+
+/* Keeps the other threads out of their caches until caches_resume(). */
+void caches_stop(struct pool *pool);
+void caches_resume(struct pool *pool);
+
+/* Between the two: counts what all threads did; and proves what they keep. */
+void caches_fold(struct pool *pool);
+bool caches_check(struct pool *pool, uint64_t *blocks_out, uint64_t *bytes_out);
+
+/* Gives back what all threads keep, and counts what they did. Returns the blocks. */
+uint64_t caches_flush(struct pool *pool);
+
+/* More is held than should be: gives back what the calling thread keeps, and now and then what all
+ * do. */
+void caches_yield(struct pool *pool);
+
+/* Decides whether threads may keep blocks, when what is held changed, or memory became scarce; if
+ * they no longer may, gives back what they do. */
+void caches_decide(struct pool *pool);
+
+/* The pool ends, or closes: no thread has a cache for it any more. */
+void caches_leave(struct pool *pool);
 
 /* --- buddy.c ------------------------------------------------------------------------------- */
 
@@ -292,6 +388,9 @@ void arena_idle_remove(struct pool *pool, struct segment *segment);
  * were released. Called with no lock. Returns the bytes released. */
 uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_bytes);
 
+/* Whether what is held stays within what the slack allows, so that nothing is to be given back. */
+bool arena_within_budget_locked(const struct pool *pool);
+
 /* Whether `bytes` more may be held without another look for memory that is there already: pending
  * frees, holes, parts. */
 bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes);
@@ -346,6 +445,21 @@ void pool_settled_wait(struct pool *pool);
 
 /* Ends such work, counted in pool.unlocked. */
 void pool_settled_tell(struct pool *pool);
+
+static inline struct block_info *block_info_of(struct run *run, uint32_t slot)
+{
+    return slot == POOL_SLOT_NONE ? &run->block : &run->slab->slots[slot];
+}
+
+static inline uint64_t block_bytes_of(const struct run *run, uint32_t slot)
+{
+    return slot == POOL_SLOT_NONE ? run->pages * POOL_PAGE_BYTES
+                                  : size_class_get((int)run->slab->class_index).slot_bytes;
+}
+
+/* Frees a block that is in no list, limbo or statistic: a cached one, or one that was counted out.
+ */
+void pool_block_drop_locked(struct pool *pool, struct run *run, uint32_t slot);
 
 /* Describes the block of a run, or of a slot. */
 void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *block);

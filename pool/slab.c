@@ -18,8 +18,7 @@ static struct size_class slab_class_of(const struct slab *slab)
 
 static size_t record_bytes(struct size_class size)
 {
-    return sizeof(struct slab) + size.slots * sizeof(struct block_info) +
-           (size.slots + 63) / 64 * sizeof(uint64_t);
+    return sizeof(struct slab) + size.slots * sizeof(struct block_info);
 }
 
 static uint64_t slab_bytes(const struct slab *slab)
@@ -54,6 +53,7 @@ static void list_remove(struct slab_class *list, struct slab *slab)
 
 static void slots_all_free(struct slab *slab, uint32_t slots)
 {
+    _Static_assert(SIZE_CLASS_SLAB_BYTES / POOL_PAGE_BYTES <= 64 * 2, "free_slots has all slots");
     for (uint32_t i = 0; i < slots; i += 64)
         slab->free_slots[i / 64] = slots - i >= 64 ? UINT64_MAX : ((uint64_t)1 << (slots - i)) - 1;
 }
@@ -69,18 +69,19 @@ static struct run *slab_run_take(struct pool *pool, uint64_t pages, bool relaxed
 static struct slab *slab_make(struct pool *pool, int class_index, bool relaxed)
 {
     struct size_class size = size_class_get(class_index);
-    struct slab *slab = metadata_take(&pool->metadata, record_bytes(size));
+    struct slab *slab = metadata_take_as_left(&pool->slab_records, record_bytes(size));
     if (slab == NULL)
         return NULL;
     slab->run = slab_run_take(pool, size.slab_pages, relaxed);
     if (slab->run == NULL) {
-        metadata_give(&pool->metadata, slab, record_bytes(size));
+        metadata_give(&pool->slab_records, slab, record_bytes(size));
         return NULL;
     }
     slab->run->kind = RUN_SLAB;
     slab->run->slab = slab;
     slab->class_index = (uint32_t)class_index;
-    slab->free_slots = (uint64_t *)(void *)&slab->slots[size.slots];
+    slab->used = slab->first = 0; /* the slots' blocks are free: cache.c may look at them */
+    slab->listed = false;
     slots_all_free(slab, size.slots);
     pool->stats.slab_bytes += slab_bytes(slab);
     pool->stats.slab_free_bytes += slab_bytes(slab);
@@ -98,7 +99,7 @@ static void slab_end(struct pool *pool, struct slab *slab)
     pool->stats.classes[slab->class_index].slots_total -= size.slots;
     slab->run->slab = NULL;
     buddy_give(pool, slab->run);
-    metadata_give(&pool->metadata, slab, record_bytes(size));
+    metadata_give(&pool->slab_records, slab, record_bytes(size));
 }
 
 /* A slab with a free slot, in the partial list. */

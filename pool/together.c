@@ -46,6 +46,7 @@ void pool_join(struct pool *pool, struct pool_together *together)
     lock_take(&pool->lock);
     if (!pool->closed && pool->together == NULL) {
         pool->together = together;
+        caches_decide(pool);
         together_tell(pool);
     }
     lock_give(&pool->lock);

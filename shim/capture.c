@@ -11,16 +11,18 @@
 #include <sched.h>
 #include <time.h>
 
+#include "../pool/asymmetric.h"
 #include "driver.h"
 #include "process.h"
 
 enum { CAPTURES_MAX = 256, PLACES = 256 };
 
 /* The gate: waits say that they are inside before they look whether a capture begins or runs; a
- * beginning capture says so before it looks for waits. Both orders are sequentially consistent, so
- * one of the two sees the other. A thread has a place of its own to say it, which no other thread
- * writes: it costs one locked instruction to enter and none to leave. The threads that come after
- * PLACES have been given away share a counter. */
+ * beginning capture says so before it looks for waits. There is a fence between the two on either
+ * side, so one of them sees the other. A thread has a place of its own to say it, which no other
+ * thread writes; the beginning pays for the fence (asymmetric.h), or where that does not work a
+ * wait pays with a locked instruction. The threads that come after PLACES have been given away
+ * share a counter. */
 static struct {
     _Alignas(64) uint32_t inside;
 } gate_places[PLACES];
@@ -54,10 +56,15 @@ bool capture_gate_enter(void)
 {
     if (gate_place == 0)
         gate_place = place_take();
-    if (gate_place <= PLACES) /* an exchange: a store that later loads cannot overtake */
-        __atomic_exchange_n(&gate_places[gate_place - 1].inside, 1, __ATOMIC_SEQ_CST);
-    else
+    uint32_t *inside = &gate_places[(gate_place - 1) % PLACES].inside;
+    if (gate_place > PLACES) {
         __atomic_fetch_add(&gate_shared_waits, 1, __ATOMIC_SEQ_CST);
+    } else if (asymmetric_ready()) {
+        __atomic_store_n(inside, 1, __ATOMIC_RELAXED);
+        asymmetric_fence_light();
+    } else { /* an exchange: a store that later loads cannot overtake */
+        __atomic_exchange_n(inside, 1, __ATOMIC_SEQ_CST);
+    }
     if (!__atomic_load_n(&gate_beginning, __ATOMIC_SEQ_CST) && !capture_in_progress())
         return true;
     capture_gate_leave();
@@ -88,6 +95,8 @@ static void gate_close(void)
     struct timespec nap = {.tv_nsec = 20000};
     pthread_mutex_lock(&gate_turn);
     __atomic_store_n(&gate_beginning, 1, __ATOMIC_SEQ_CST);
+    if (asymmetric_ready())
+        asymmetric_fence_heavy();
     for (int turns = 0; !gate_empty(); turns++) {
         if (turns < 100)
             sched_yield();

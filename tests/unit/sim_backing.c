@@ -274,6 +274,15 @@ struct pool *sim_pool_create(struct sim_backing *sim, uint64_t arena_bytes, uint
     return pool;
 }
 
+struct pool *sim_pool_create_uncached(struct sim_backing *sim, uint64_t arena_bytes)
+{
+    struct backing backing = sim_backing_get(sim);
+    struct pool_config config = {.arena_bytes = arena_bytes, .slack_percent = 80, .uncached = true};
+    struct pool *pool = pool_create(&config, &backing);
+    assert_non_null(pool);
+    return pool;
+}
+
 void sim_pool_end(struct sim_backing *sim, struct pool *pool)
 {
     pool_destroy(pool, true);

@@ -65,6 +65,9 @@ void sim_backing_check(struct sim_backing *sim, struct pool *pool);
 /* A pool on a card, with slack 80 and the first segment of arena_bytes (0: the default). */
 struct pool *sim_pool_create(struct sim_backing *sim, uint64_t arena_bytes, uint64_t limit_bytes);
 
+/* The same, and threads keep nothing: each free reaches the slabs and runs at once. */
+struct pool *sim_pool_create_uncached(struct sim_backing *sim, uint64_t arena_bytes);
+
 /* Destroys both. */
 void sim_pool_end(struct sim_backing *sim, struct pool *pool);
 

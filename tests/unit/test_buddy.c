@@ -49,7 +49,7 @@ static void equal_runs_go_by_address(void **state)
 {
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-    struct pool *pool = sim_pool_create(sim, 32 * MIB, 0);
+    struct pool *pool = sim_pool_create_uncached(sim, 32 * MIB);
     uint64_t block[8];
     for (int i = 0; i < 8; i++) {
         block[i] = sim_alloc(pool, 4 * STEP);

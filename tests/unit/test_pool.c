@@ -93,25 +93,32 @@ static void a_cancelled_free_leaves_the_block_live(void **state)
     sim_backing_destroy(sim);
 }
 
+static int serial_compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
 static void serials_are_never_used_twice(void **state)
 {
     (void)state;
+    enum { BLOCKS = 20000 }; /* more than a thread takes numbers at a time */
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-    struct pool *first = sim_pool_create(sim, 0, 0), *second = sim_pool_create(sim, 0, 0);
+    struct pool *pools[2] = {sim_pool_create(sim, 0, 0), sim_pool_create(sim, 0, 0)};
+    static uint64_t serials[BLOCKS];
     struct pool_block block;
-    uint64_t last[2] = {0, 0};
-    for (int i = 0; i < 1000; i++) {
-        for (int p = 0; p < 2; p++) {
-            uint64_t a = sim_alloc(p == 0 ? first : second, 512);
-            assert_int_equal(pool_find(a, &block), POOL_OK);
-            assert_true(block.serial > last[p]);
-            assert_true(block.serial != last[1 - p]);
-            last[p] = block.serial;
-            sim_free(a);
-        }
+    for (int i = 0; i < BLOCKS; i++) {
+        uint64_t a = sim_alloc(pools[i % 2], i % 3 == 0 ? 512 : i % 3 == 1 ? 20000 : 2 * MIB);
+        assert_int_equal(pool_find(a, &block), POOL_OK);
+        serials[i] = block.serial;
+        sim_free(a);
     }
-    pool_destroy(first, true);
-    pool_destroy(second, true);
+    qsort(serials, BLOCKS, sizeof(serials[0]), serial_compare);
+    assert_true(serials[0] > 0);
+    for (int i = 1; i < BLOCKS; i++)
+        assert_true(serials[i - 1] < serials[i]);
+    pool_destroy(pools[0], true);
+    pool_destroy(pools[1], true);
     sim_backing_destroy(sim);
 }
 

@@ -199,7 +199,7 @@ static void a_slot_marked_free_under_its_block_closes_the_pool(void **state)
 {
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-    struct pool *pool = sim_pool_create(sim, 0, 0);
+    struct pool *pool = sim_pool_create_uncached(sim, 0);
     struct pool_block block;
     uint64_t a = sim_alloc(pool, 512), b = sim_alloc(pool, 512);
     assert_int_equal(pool_free_begin(a, &block), POOL_OK);
@@ -213,7 +213,7 @@ static void a_slab_without_the_slot_it_promises_closes_the_pool(void **state)
 {
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-    struct pool *pool = sim_pool_create(sim, 0, 0);
+    struct pool *pool = sim_pool_create_uncached(sim, 0);
     struct pool_block block;
     uint64_t address, a = sim_alloc(pool, 512);
     assert_int_equal(pool_find(a, &block), POOL_OK);
@@ -227,7 +227,7 @@ static void a_wrong_boundary_tag_closes_the_pool(void **state)
 {
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-    struct pool *pool = sim_pool_create(sim, 0, 0);
+    struct pool *pool = sim_pool_create_uncached(sim, 0);
     struct pool_block block;
     uint64_t a = sim_alloc(pool, MIB), b = sim_alloc(pool, MIB);
     assert_int_equal(pool_free_begin(a, &block), POOL_OK);

@@ -14,7 +14,8 @@
 #include "../../pool/size_class.h"
 #include "sim_backing.h"
 
-enum { MODEL_MAX = 3000, STREAMS = 6 };
+/* Reading the figures takes back what threads keep. */
+enum { MODEL_MAX = 3000, STREAMS = 6, FIGURES_EVERY = 64 };
 
 enum model_state { MODEL_NONE = 0, MODEL_LIVE, MODEL_RELEASING, MODEL_PENDING };
 
@@ -53,7 +54,10 @@ static uint64_t random_below(struct model *model, uint64_t bound)
 /* Sizes as programs ask for them: many small, some odd, a few large. */
 static uint64_t random_bytes(struct model *model)
 {
+    static const uint64_t usual[] = {512, 1024, 3000, 8192, 9000, 65536, 100000, 524288, 1 << 20};
     uint64_t top = (uint64_t)1 << random_below(model, 28);
+    if (random_below(model, 3) == 0) /* again and again, so that what a thread keeps is asked for */
+        return usual[random_below(model, sizeof(usual) / sizeof(usual[0]))];
     uint64_t bytes = top + random_below(model, top);
     return random_below(model, 4) == 0 ? top : bytes;
 }
@@ -317,7 +321,8 @@ static void run(uint64_t seed, uint64_t steps, uint64_t card_bytes, uint64_t lim
     for (uint64_t i = 0; i < steps; i++) {
         step(model);
         sim_backing_check(model->sim, model->pool);
-        figures_check(model);
+        if (i % FIGURES_EVERY == 0)
+            figures_check(model);
         if (limit_bytes != 0)
             assert_true(model->sim->held_peak_bytes <= limit_bytes);
     }

@@ -9,7 +9,7 @@ static void a_slab_is_filled_before_the_next(void **state)
     (void)state;
     for (int c = 0; c < SIZE_CLASS_COUNT; c++) {
         struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-        struct pool *pool = sim_pool_create(sim, 0, 0);
+        struct pool *pool = sim_pool_create_uncached(sim, 0);
         struct size_class size = size_class_get(c);
         struct pool_stats stats;
         uint64_t first = sim_alloc(pool, size.slot_bytes);
@@ -32,7 +32,7 @@ static void the_lowest_free_slot_is_taken(void **state)
 {
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-    struct pool *pool = sim_pool_create(sim, 0, 0);
+    struct pool *pool = sim_pool_create_uncached(sim, 0);
     uint64_t block[100];
     for (int i = 0; i < 100; i++)
         block[i] = sim_alloc(pool, 512);

@@ -1,0 +1,348 @@
+/* test_cache.c - what threads keep: used without the lock, found by all who need it, counted. */
+#include "unit.h"
+
+#include <pthread.h>
+
+#include "../../pool/pool_internal.h"
+#include "sim_backing.h"
+
+static struct pool *cached_pool(struct sim_backing *sim)
+{
+    return sim_pool_create(sim, 0, 0);
+}
+
+/* The first of a kind goes by the lock; then it is kept. */
+static uint64_t keep_one(struct pool *pool, uint64_t bytes)
+{
+    uint64_t address = sim_alloc(pool, bytes);
+    sim_free(address);
+    return address;
+}
+
+static const uint64_t kept_sizes[] = {1, 512, 8192, 8193, 100000, 1 << 20};
+enum { KEPT_SIZES = sizeof(kept_sizes) / sizeof(kept_sizes[0]) };
+
+static void a_hit_takes_no_lock(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    for (int i = 0; i < KEPT_SIZES; i++) {
+        keep_one(pool, kept_sizes[i]);
+        keep_one(pool, kept_sizes[i]);
+        lock_take(&pool->lock); /* who takes it again hangs */
+        for (int round = 0; round < 100; round++)
+            keep_one(pool, kept_sizes[i]);
+        lock_give(&pool->lock);
+        sim_backing_check(sim, pool);
+    }
+    sim_pool_end(sim, pool);
+}
+
+static void a_kept_block_is_free_to_all_who_ask(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    struct pool_block block;
+    struct pool_stats stats;
+    for (int i = 0; i < KEPT_SIZES; i++) {
+        uint64_t address = keep_one(pool, kept_sizes[i]);
+        assert_int_equal(pool_find(address, &block), POOL_NOT_LIVE);
+        assert_int_equal(pool_retag(address, 1), POOL_NOT_LIVE);
+        assert_int_equal(pool_free_begin(address, &block), POOL_NOT_LIVE);
+        sim_backing_check(sim, pool);
+    }
+    pool_stats_read(pool, &stats);
+    assert_int_equal(stats.invalid_frees, KEPT_SIZES);
+    assert_int_equal(stats.live_blocks, 0);
+    assert_int_equal(stats.allocations, KEPT_SIZES);
+    assert_int_equal(stats.frees, KEPT_SIZES);
+    assert_int_equal(stats.free_runs, 1); /* nothing is kept from who reads the figures */
+    assert_int_equal(stats.largest_free_run_bytes, stats.backed_bytes);
+    sim_pool_end(sim, pool);
+}
+
+static void peaks_of_one_thread_are_exact(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    struct pool_stats stats;
+    uint64_t block[3];
+    for (int i = 0; i < 3; i++)
+        block[i] = sim_alloc(pool, 1000);
+    for (int round = 0; round < 10;
+         round++) { /* three, two and one at a time, all without a lock */
+        for (int i = 0; i < 3 - round % 3; i++)
+            sim_free(block[i]);
+        for (int i = 0; i < 3 - round % 3; i++)
+            block[i] = sim_alloc(pool, 700);
+    }
+    pool_stats_read(pool, &stats);
+    assert_int_equal(stats.peak_live_blocks, 3);
+    assert_int_equal(stats.peak_live_block_bytes, 3 * 1024);
+    assert_int_equal(stats.peak_live_requested_bytes, 3 * 1000);
+    assert_int_equal(stats.peak_limbo_bytes, 1024);
+    sim_pool_end(sim, pool);
+}
+
+static void where_memory_is_scarce_nothing_is_kept(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    keep_one(pool, 512);
+    keep_one(pool, 100000);
+    lock_take(&pool->lock);
+    pool->scarce = true;
+    caches_decide(pool);
+    lock_give(&pool->lock);
+    sim_backing_check(sim, pool); /* would find a kept block */
+    keep_one(pool, 512);
+    sim_backing_check(sim, pool);
+    assert_false(pool->caching);
+    sim_pool_end(sim, pool);
+}
+
+struct actor {
+    struct pool *pool;
+    uint64_t address;
+    uint64_t bytes;
+    pthread_barrier_t *barrier;
+};
+
+static void *actor_keeps_and_stays(void *arg)
+{
+    struct actor *actor = arg;
+    actor->address = keep_one(actor->pool, actor->bytes);
+    pthread_barrier_wait(actor->barrier);
+    pthread_barrier_wait(actor->barrier);
+    return NULL;
+}
+
+/* A card of one segment, all of it kept by another thread: this one gets it. */
+static void what_others_keep_is_no_reason_to_fail(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(32 * MIB);
+    struct pool *pool = cached_pool(sim);
+    pthread_barrier_t barrier;
+    pthread_t thread;
+    struct actor actor = {.pool = pool, .bytes = 1 << 20, .barrier = &barrier};
+    pthread_barrier_init(&barrier, NULL, 2);
+    keep_one(pool, 512);
+    assert_int_equal(pthread_create(&thread, NULL, actor_keeps_and_stays, &actor), 0);
+    pthread_barrier_wait(&barrier);
+    sim_free(sim_alloc(pool, 32 * MIB));
+    sim_backing_check(sim, pool);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    sim_pool_end(sim, pool);
+    pthread_barrier_destroy(&barrier);
+}
+
+static void *actor_frees(void *arg)
+{
+    sim_free(((struct actor *)arg)->address);
+    return NULL;
+}
+
+/* The note of a block that another thread freed leads nowhere, whatever is there since. */
+static void a_block_freed_elsewhere_leaves_a_stale_note(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    struct pool_block block;
+    struct pool_stats stats;
+    for (int round = 0; round < 200; round++) {
+        struct actor actor = {.address = sim_alloc(pool, kept_sizes[round % KEPT_SIZES])};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, actor_frees, &actor), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(pool_free_begin(actor.address, &block), POOL_NOT_LIVE);
+        sim_backing_check(sim, pool);
+        uint64_t other = sim_alloc(pool, kept_sizes[(round + 1) % KEPT_SIZES]);
+        pool_stats_read(pool, &stats); /* runs and slabs come and go */
+        sim_free(other);
+    }
+    sim_pool_end(sim, pool);
+}
+
+static void a_thread_that_ends_keeps_nothing(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    pthread_barrier_t barrier;
+    uint64_t blocks, bytes;
+    pthread_barrier_init(&barrier, NULL, 1);
+    keep_one(pool, 512);
+    for (int i = 0; i < 50; i++) {
+        pthread_t thread;
+        struct actor actor = {.pool = pool, .bytes = 3000, .barrier = &barrier};
+        assert_int_equal(pthread_create(&thread, NULL, actor_keeps_and_stays, &actor), 0);
+        pthread_join(thread, NULL);
+    }
+    lock_take(&pool->lock);
+    caches_flush(pool);
+    caches_stop(pool);
+    assert_true(caches_check(pool, &blocks, &bytes));
+    caches_resume(pool);
+    lock_give(&pool->lock);
+    assert_int_equal(blocks, 0);
+    sim_backing_check(sim, pool);
+    sim_pool_end(sim, pool);
+    pthread_barrier_destroy(&barrier);
+}
+
+/* More pools, one after the other and side by side, than a thread has caches. */
+static void pools_come_and_go(void **state)
+{
+    (void)state;
+    enum { POOLS = 3 * POOL_CACHE_PLACES };
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool[POOLS];
+    for (int i = 0; i < POOLS; i++) {
+        pool[i] = cached_pool(sim);
+        keep_one(pool[i], 512);
+        keep_one(pool[i], 512);
+        sim_backing_check(sim, pool[i]);
+        if (i % 2 == 0)
+            pool_destroy(pool[i], true);
+    }
+    for (int i = 1; i < POOLS; i += 2) {
+        keep_one(pool[i], 9000);
+        sim_backing_check(sim, pool[i]);
+        pool_destroy(pool[i], true);
+    }
+    assert_int_equal(sim->held_bytes, 0);
+    sim_backing_destroy(sim);
+}
+
+/* --- many threads, and those who look ------------------------------------------------------------
+ */
+
+enum { WORKERS = 4, HELD = 40, WORK = 30000, SHARED = 64 };
+
+struct work {
+    struct pool *pool;
+    uint64_t shared[SHARED]; /* blocks that any worker may free; exchanged atomically */
+    uint32_t running;
+};
+
+static void *work_run(void *arg)
+{
+    struct work *work = arg;
+    uint64_t held[HELD] = {0};
+    uint64_t random = (uint64_t)(uintptr_t)held;
+    for (int i = 0; i < WORK; i++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407U;
+        uint64_t *place = &held[(random >> 33) % HELD];
+        if (*place != 0)
+            sim_free(*place);
+        *place =
+            random >> 62 == 0 ? 0 : sim_alloc(work->pool, kept_sizes[(random >> 40) % KEPT_SIZES]);
+        if (random >> 60 % 16 == 5)
+            *place = __atomic_exchange_n(&work->shared[(random >> 20) % SHARED], *place,
+                                         __ATOMIC_ACQ_REL);
+    }
+    for (int i = 0; i < HELD; i++)
+        if (held[i] != 0)
+            sim_free(held[i]);
+    __atomic_sub_fetch(&work->running, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void visit_count(void *arg, const struct pool_block *block)
+{
+    *(uint64_t *)arg += block->requested_bytes;
+}
+
+/* Whoever looks, at any moment, finds figures that add up and every rule kept. */
+static void those_who_look_see_a_whole_picture(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct work work = {.pool = cached_pool(sim), .running = WORKERS};
+    pthread_t thread[WORKERS];
+    struct pool_stats stats;
+    uint64_t looks = 0, visited = 0;
+    for (int i = 0; i < WORKERS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, work_run, &work), 0);
+    while (__atomic_load_n(&work.running, __ATOMIC_ACQUIRE) > 0 || looks == 0) {
+        sim_backing_check(sim, work.pool);
+        pool_stats_read(work.pool, &stats);
+        assert_int_equal(stats.live_requested_bytes + stats.internal_waste_bytes +
+                             stats.limbo_bytes + stats.slab_free_bytes + stats.run_free_bytes,
+                         stats.backed_bytes);
+        pool_visit_live(work.pool, visit_count, &visited);
+        pool_available_bytes(work.pool, GIB);
+        looks++;
+    }
+    for (int i = 0; i < WORKERS; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < SHARED; i++)
+        if (work.shared[i] != 0)
+            sim_free(work.shared[i]);
+    pool_stats_read(work.pool, &stats);
+    assert_int_equal(stats.live_blocks, 0);
+    assert_int_equal(stats.allocations, stats.frees);
+    assert_int_equal(stats.free_runs, stats.segments);
+    printf("%llu looks, %llu allocations\n", (unsigned long long)looks,
+           (unsigned long long)stats.allocations);
+    sim_backing_check(sim, work.pool);
+    sim_pool_end(sim, work.pool);
+}
+
+/* A pool that ends under the threads that use it: they are told, and nothing crashes. */
+static void *work_until_closed(void *arg)
+{
+    struct work *work = arg;
+    struct pool_block block;
+    uint64_t address;
+    while (pool_alloc(work->pool, 5000, POOL_NO_STREAM, 0, &address) == POOL_OK) {
+        if (pool_free_begin(address, &block) != POOL_OK)
+            break;
+        pool_free_finish(&block);
+    }
+    return NULL;
+}
+
+static void a_pool_may_end_under_its_threads(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+        struct work work = {.pool = cached_pool(sim)};
+        pthread_t thread[WORKERS];
+        for (int i = 0; i < WORKERS; i++)
+            assert_int_equal(pthread_create(&thread[i], NULL, work_until_closed, &work), 0);
+        keep_one(work.pool, 5000);
+        if (round % 2 == 0)
+            pool_close(work.pool);
+        pool_destroy(work.pool, true);
+        for (int i = 0; i < WORKERS; i++)
+            pthread_join(thread[i], NULL);
+        assert_int_equal(sim->held_bytes, 0);
+        sim_backing_destroy(sim);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_hit_takes_no_lock),
+        cmocka_unit_test(a_kept_block_is_free_to_all_who_ask),
+        cmocka_unit_test(peaks_of_one_thread_are_exact),
+        cmocka_unit_test(where_memory_is_scarce_nothing_is_kept),
+        cmocka_unit_test(what_others_keep_is_no_reason_to_fail),
+        cmocka_unit_test(a_block_freed_elsewhere_leaves_a_stale_note),
+        cmocka_unit_test(a_thread_that_ends_keeps_nothing),
+        cmocka_unit_test(pools_come_and_go),
+        cmocka_unit_test(those_who_look_see_a_whole_picture),
+        cmocka_unit_test(a_pool_may_end_under_its_threads),
+    };
+    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
+}
