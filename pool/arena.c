@@ -296,19 +296,28 @@ static struct plan plan_for(const struct pool *pool, uint64_t bytes, uint64_t si
                          .part_bytes = parts_bytes_for(pool, size_bytes, scarce)};
 }
 
+/* Known without asking the driver. With the growth lock held what is held can only fall, so the
+ * answer stays true. */
+static bool limit_allows(struct pool *pool, uint64_t bytes)
+{
+    lock_take(&pool->lock);
+    bool allows = !pool->closed && bytes <= limit_room_locked(pool);
+    lock_give(&pool->lock);
+    return allows;
+}
+
 bool arena_grow(struct pool *pool, uint64_t bytes, bool exact, struct arena_unused *unused_out)
 {
     uint64_t need_bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
     enum backing_status status = BACKING_NO_MEMORY;
+    if (!limit_allows(pool, need_bytes))
+        return false;
     arena_look(pool, need_bytes);
     lock_take(&pool->lock);
     bool scarce = pool->scarce;
     uint64_t room_bytes = limit_room_locked(pool);
-    bool possible = !pool->closed && need_bytes <= room_bytes;
-    uint64_t size_bytes = possible ? growth_bytes_locked(pool, need_bytes, exact) : 0;
+    uint64_t size_bytes = growth_bytes_locked(pool, need_bytes, exact);
     lock_give(&pool->lock);
-    if (!possible)
-        return false;
     size_bytes = size_bytes < room_bytes ? size_bytes : room_bytes;
     for (;;) {
         bool own = size_bytes == need_bytes;

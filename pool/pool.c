@@ -834,6 +834,8 @@ uint64_t pool_releasable_bytes(struct pool *pool)
 {
     lock_take(&pool->lock);
     caches_flush(pool);
+    if (!pool->closed)
+        slab_flush(pool); /* as arena_release() would */
     uint64_t bytes = pool->closed ? 0 : releasable_bytes_locked(pool);
     lock_give(&pool->lock);
     return bytes;
@@ -845,6 +847,7 @@ uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes)
     lock_take(&pool->lock);
     caches_flush(pool);
     if (!pool->closed) {
+        slab_flush(pool);
         uint64_t movable_bytes = releasable_bytes_locked(pool);
         uint64_t most_bytes = movable_bytes + (device_free_bytes + movable_bytes) / 9;
         bytes = pool->stats.run_free_bytes < most_bytes ? pool->stats.run_free_bytes : most_bytes;

@@ -87,6 +87,9 @@ int main(void)
     uint64_t random = 7;
     MUST(cudaFree(0));
     have_in_one_piece(told("nothing held"));
+    take(0, 1000);
+    give(0);
+    told("a very small one idle");
     for (int i = 0; i < BLOCKS; i++)
         take(i, 1 + roll(&random, i % 8 == 0 ? 8 << 20 : 300000));
     told("all live");
