@@ -813,6 +813,8 @@ uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes)
     if (keep_bytes == UINT64_MAX) {
         lock_take(&pool->lock);
         cache_fold(pool);
+        if (!pool->closed && !arena_within_budget_locked(pool))
+            caches_yield(pool);
         if (!pool->closed)
             empty_settle_locked(pool);
         uint64_t excess_bytes = pool->closed ? 0 : arena_excess_locked(pool);

@@ -25,8 +25,6 @@
 #include "options.h"
 #include "report.h"
 
-extern char *program_invocation_short_name;
-
 /* Serves until a device is seen; from then on `mark` is looked at. */
 static const bool always = true;
 static bool served = true;

@@ -18,7 +18,7 @@ extern const bool *process_is_served; /* read through process_serves() */
 static inline bool process_serves(void)
 {
     return __builtin_expect(
-        __atomic_load_n(__atomic_load_n(&process_is_served, __ATOMIC_RELAXED), __ATOMIC_RELAXED),
+        __atomic_load_n(__atomic_load_n(&process_is_served, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED),
         1);
 }
 

@@ -342,7 +342,7 @@ static void *crowd_work(void *arg)
         uint64_t *at = &block[i % 8];
         if (*at != 0 && pool_free_begin(*at, &freed) == POOL_OK)
             pool_free_finish(&freed);
-        if (pool_alloc(crowd->pool, 256 << i % 12, POOL_NO_STREAM, 0, at) != POOL_OK)
+        if (pool_alloc(crowd->pool, (uint64_t)256 << i % 12, POOL_NO_STREAM, 0, at) != POOL_OK)
             abort();
         for (volatile int step = 0; step < crowd->between; step++)
             ;
