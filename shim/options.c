@@ -105,8 +105,9 @@ static int unit_shift(const char *unit)
     static const char letters[] = "KMGT";
     if (unit[0] == '\0' || strcmp(unit, "B") == 0)
         return 0;
-    const char *letter = strchr(letters, unit[0] & ~0x20);
-    if (letter == NULL || unit[0] == '\0')
+    char upper = (char)(unit[0] & ~0x20); /* of a space this is the end of a string */
+    const char *letter = upper != '\0' ? strchr(letters, upper) : NULL;
+    if (letter == NULL)
         return -1;
     if (unit[1] != '\0' && strcmp(unit + 1, "B") != 0 && strcmp(unit + 1, "iB") != 0)
         return -1;

@@ -65,8 +65,8 @@ static void bad_sizes_cost_one_line_and_the_default(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "",         "0",   "-1",  "4X",  "4G4",  "G",   "101%",
-        "0%",       " 4G", "4 G", "1e9", "0x10", "4Gi", "99999999999999999999",
+        "1 ",       " ",    "1\t", "4 K", "",    "0",   "-1",   "4X",  "4G4",
+        "G",        "101%", "0%",  " 4G", "4 G", "1e9", "0x10", "4Gi", "99999999999999999999",
         "99999999T"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[512];
