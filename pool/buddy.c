@@ -29,11 +29,6 @@ static int order_of(uint64_t pages)
     return order < POOL_STATS_ORDERS ? order : POOL_STATS_ORDERS - 1;
 }
 
-static uint64_t run_address(const struct run *run)
-{
-    return run->segment->address + run->first_page * POOL_PAGE_BYTES;
-}
-
 static bool run_before(const struct run *a, const struct run *b)
 {
     return a->pages != b->pages ? a->pages < b->pages : run_address(a) < run_address(b);

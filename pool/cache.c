@@ -33,6 +33,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <time.h>
 
 #include "asymmetric.h"
@@ -67,8 +68,8 @@ struct magazine {
 };
 
 struct run_set {
-    struct kept block[RUN_WAYS]; /* address 0: none */
-    uint64_t pages[RUN_WAYS];
+    struct kept block[RUN_WAYS];
+    uint64_t pages[RUN_WAYS]; /* 0: none */
 };
 
 struct note {
@@ -76,7 +77,6 @@ struct note {
     uint64_t word;    /* LIVE */
     struct block_info *info;
     struct run *run;
-    uint64_t requested_bytes;
     uint32_t slot;
 };
 
@@ -285,23 +285,21 @@ static struct note *note_at(struct cache *cache, uint64_t address)
     return &cache->notes[hash >> (64 - NOTES_BITS)];
 }
 
-static void note_set(struct cache *cache, struct run *run, uint32_t slot, uint64_t address,
-                     uint64_t word, uint64_t requested_bytes)
+static void note_set(struct cache *cache, const struct kept *kept, uint64_t word)
 {
-    *note_at(cache, address) = (struct note){.address = address,
-                                             .word = word,
-                                             .info = block_info_of(run, slot),
-                                             .run = run,
-                                             .requested_bytes = requested_bytes,
-                                             .slot = slot};
+    *note_at(cache, kept->address) = (struct note){.address = kept->address,
+                                                   .word = word,
+                                                   .info = block_info_of(kept->run, kept->slot),
+                                                   .run = kept->run,
+                                                   .slot = kept->slot};
 }
 
 void cache_note(struct pool *pool, struct run *run, uint32_t slot, uint64_t address)
 {
     struct cache *cache = cache_own(pool);
-    const struct block_info *info = block_info_of(run, slot);
+    struct kept handed = {address, run, slot};
     if (cache != NULL && block_bytes_of(run, slot) <= POOL_CACHED_BYTES_MAX)
-        note_set(cache, run, slot, address, info->word, info->requested_bytes);
+        note_set(cache, &handed, block_word_get(block_info_of(run, slot)));
 }
 
 /* --- what is kept --------------------------------------------------------------------------------
@@ -395,7 +393,7 @@ bool cache_alloc(struct pool *pool, uint64_t bytes, int class_index, uint64_t pa
         block_info_set(block_info_of(kept.run, kept.slot), word, bytes, tag);
         blocks_by(cache, UINT64_MAX);
         count_alloc(cache, class_index, bytes, block_bytes);
-        note_set(cache, kept.run, kept.slot, kept.address, word, bytes);
+        note_set(cache, &kept, word);
         *address_out = kept.address;
     }
     cache_leave(cache);
@@ -405,24 +403,6 @@ bool cache_alloc(struct pool *pool, uint64_t bytes, int class_index, uint64_t pa
 static int class_of(const struct run *run, uint32_t slot)
 {
     return slot == POOL_SLOT_NONE ? -1 : (int)run->slab->class_index;
-}
-
-/* The note's block is RELEASING now, and this thread's to free. */
-static void note_describe(const struct note *note, struct pool_block *block_out)
-{
-    const struct segment *segment = note->run->segment;
-    *block_out =
-        (struct pool_block){.pool = segment->pool,
-                            .address = note->address,
-                            .requested_bytes = note->requested_bytes,
-                            .block_bytes = block_bytes_of(note->run, note->slot),
-                            .serial = note->word >> BLOCK_STATE_BITS,
-                            .segment_address = segment->part_pages == 0 ? segment->address : 0,
-                            .segment_bytes = segment->bytes,
-                            .state = POOL_BLOCK_RELEASING,
-                            .tag = __atomic_load_n(&note->info->tag, __ATOMIC_RELAXED),
-                            .record = note->run,
-                            .slot = note->slot};
 }
 
 bool cache_free_begin(struct pool *pool, uint64_t address, struct pool_block *block_out)
@@ -438,8 +418,8 @@ bool cache_free_begin(struct pool *pool, uint64_t address, struct pool_block *bl
         begun = __atomic_compare_exchange_n(&note->info->word, &word, releasing, false,
                                             __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
         if (begun) {
-            note_describe(note, block_out);
-            count_free_begin(cache, class_of(note->run, note->slot), note->requested_bytes,
+            pool_block_describe(note->run, note->slot, block_out);
+            count_free_begin(cache, class_of(note->run, note->slot), block_out->requested_bytes,
                              block_out->block_bytes);
         }
         note->address = 0;
@@ -502,8 +482,8 @@ void cache_refill(struct pool *pool, int class_index)
             !slab_take(pool, class_index, false, &slab, &kept.slot))
             break;
         kept.run = slab->run;
-        kept.address = slab->run->segment->address + slab->run->first_page * POOL_PAGE_BYTES +
-                       (uint64_t)kept.slot * size_class_get(class_index).slot_bytes;
+        kept.address =
+            block_address_of(kept.run, kept.slot, size_class_get(class_index).slot_bytes);
         block_state_set(&slab->slots[kept.slot], POOL_BLOCK_CACHED);
         slot_push(cache, class_index, &kept);
         blocks_by(cache, 1);
@@ -578,6 +558,19 @@ static bool serves(const struct cache *cache, const struct pool *pool)
     return __atomic_load_n(&cache->pool, __ATOMIC_RELAXED) == pool;
 }
 
+/* The first of a pool's caches from `cache` on. */
+static struct cache *serving(struct cache *cache, const struct pool *pool)
+{
+    while (cache != NULL && !serves(cache, pool))
+        cache = cache->next;
+    return cache;
+}
+
+#define EACH_CACHE(c, pool)                                                                        \
+    struct cache *c = serving(caches_first(), pool);                                               \
+    c != NULL;                                                                                     \
+    c = serving((c)->next, pool)
+
 /* Waits until the thread is out. False: it does not come out (it was stopped amid its use). */
 static bool busy_wait(const struct cache *cache)
 {
@@ -598,9 +591,7 @@ void caches_stop(struct pool *pool)
 {
     const struct cache *own = cache_of(pool);
     bool any = false;
-    for (struct cache *c = caches_first(); c != NULL; c = c->next) {
-        if (!serves(c, pool))
-            continue;
+    for (EACH_CACHE(c, pool)) {
         c->stopped = c == own && __atomic_load_n(&c->busy, __ATOMIC_RELAXED) == 0;
         if (c != own) {
             __atomic_store_n(&c->claimed, 1, __ATOMIC_RELAXED);
@@ -610,16 +601,14 @@ void caches_stop(struct pool *pool)
     if (!any)
         return;
     asymmetric_fence_heavy();
-    for (struct cache *c = caches_first(); c != NULL; c = c->next)
-        if (c != own && serves(c, pool))
+    for (EACH_CACHE(c, pool))
+        if (c != own)
             c->stopped = busy_wait(c);
 }
 
 void caches_resume(struct pool *pool)
 {
-    for (struct cache *c = caches_first(); c != NULL; c = c->next) {
-        if (!serves(c, pool))
-            continue;
+    for (EACH_CACHE(c, pool)) {
         c->stopped = false;
         __atomic_store_n(&c->claimed, 0, __ATOMIC_RELEASE);
     }
@@ -627,25 +616,21 @@ void caches_resume(struct pool *pool)
 
 void caches_fold(struct pool *pool)
 {
-    for (struct cache *c = caches_first(); c != NULL; c = c->next)
-        if (serves(c, pool) && c->stopped)
+    for (EACH_CACHE(c, pool))
+        if (c->stopped)
             changes_fold(pool, &c->changes);
 }
 
 /* Whether a block is what its keeper takes it for. */
 static bool kept_check(const struct kept *kept, uint64_t *blocks, uint64_t *bytes)
 {
-    const struct segment *segment = kept->run->segment;
-    uint64_t address = segment->address + kept->run->first_page * POOL_PAGE_BYTES;
-    bool right = kept->run->kind == (kept->slot == POOL_SLOT_NONE ? RUN_BLOCK : RUN_SLAB);
-    if (!right)
+    struct pool_block block;
+    if (kept->run->kind != (kept->slot == POOL_SLOT_NONE ? RUN_BLOCK : RUN_SLAB))
         return false;
-    uint64_t block_bytes = block_bytes_of(kept->run, kept->slot);
-    uint64_t word = block_word_get(block_info_of(kept->run, kept->slot));
-    address += kept->slot == POOL_SLOT_NONE ? 0 : kept->slot * block_bytes;
+    pool_block_describe(kept->run, kept->slot, &block);
     *blocks += 1;
-    *bytes += block_bytes;
-    return block_state_of(word) == POOL_BLOCK_CACHED && address == kept->address;
+    *bytes += block.block_bytes;
+    return block.state == POOL_BLOCK_CACHED && block.address == kept->address;
 }
 
 static bool cache_check(const struct cache *cache, uint64_t *blocks, uint64_t *bytes)
@@ -672,8 +657,8 @@ bool caches_check(struct pool *pool, uint64_t *blocks_out, uint64_t *bytes_out)
 {
     bool right = true;
     *blocks_out = *bytes_out = 0;
-    for (struct cache *c = caches_first(); c != NULL; c = c->next)
-        if (serves(c, pool) && c->stopped)
+    for (EACH_CACHE(c, pool))
+        if (c->stopped)
             right = cache_check(c, blocks_out, bytes_out) && right;
     return right;
 }
@@ -682,8 +667,8 @@ uint64_t caches_flush(struct pool *pool)
 {
     uint64_t drained = 0;
     caches_stop(pool);
-    for (struct cache *c = caches_first(); c != NULL; c = c->next) {
-        if (!serves(c, pool) || !c->stopped)
+    for (EACH_CACHE(c, pool)) {
+        if (!c->stopped)
             continue;
         changes_fold(pool, &c->changes);
         drained += cache_drain(pool, c);
@@ -716,25 +701,27 @@ void caches_yield(struct pool *pool)
         caches_flush(pool);
 }
 
+/* Nobody's, and empty: what it kept went back, or is gone with its pool. */
+static void cache_reset(struct cache *cache)
+{
+    memset(cache->slots, 0, sizeof(cache->slots));
+    memset(cache->runs, 0, sizeof(cache->runs));
+    memset(cache->notes, 0, sizeof(cache->notes));
+    cache->blocks = cache->run_bytes = cache->serial = cache->serial_end = 0;
+    __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELAXED);
+    cache->stopped = false;
+    __atomic_store_n(&cache->claimed, 0, __ATOMIC_RELEASE);
+}
+
 void caches_leave(struct pool *pool)
 {
     __atomic_store_n(&pool->caching, false, __ATOMIC_RELAXED);
     caches_stop(pool);
     caches_fold(pool);
-    for (struct cache *c = caches_first(); c != NULL; c = c->next) {
-        if (!serves(c, pool) || !c->stopped)
+    for (EACH_CACHE(c, pool)) {
+        if (!c->stopped)
             continue;
-        for (int i = 0; i < NOTES; i++)
-            c->notes[i].address = 0;
-        for (int i = 0; i < SIZE_CLASS_COUNT; i++)
-            c->slots[i].count = 0;
-        for (int i = 0; i < RUN_SETS; i++)
-            c->runs[i] = (struct run_set){0};
-        c->blocks = c->run_bytes = 0;
-        c->serial = c->serial_end = 0;
-        c->stopped = false;
-        __atomic_store_n(&c->pool, NULL, __ATOMIC_RELAXED);
-        __atomic_store_n(&c->claimed, 0, __ATOMIC_RELEASE);
+        cache_reset(c);
     }
     caches_resume(pool);
 }
@@ -784,10 +771,7 @@ static void cache_end(struct cache *cache)
         __atomic_load_n(&cache->busy, __ATOMIC_RELAXED) == 0) {
         changes_fold(pool, &cache->changes);
         cache_drain(pool, cache);
-        for (int i = 0; i < NOTES; i++)
-            cache->notes[i].address = 0;
-        cache->serial = cache->serial_end = 0;
-        __atomic_store_n(&cache->pool, NULL, __ATOMIC_RELAXED);
+        cache_reset(cache);
     }
     lock_give(&pool->lock);
 }

@@ -1,11 +1,11 @@
 /* lock.h - the pool's lock: held for short constant work, never across a call that can block.
  *
  * Taking it free is one locked instruction, inlined, and giving it back a plain store: there are
- * three of these in an allocation and its free, and locked instructions are most of what the two
- * cost. A thread that finds it held tries a few times, then says that it waits and sleeps in the
- * kernel (a futex) until it is woken. Who gives it back looks whether somebody waits, but the
- * processor may do that before others see the store: then nobody is woken, so a sleep ends after 1
- * ms at the latest.
+ * up to three of these in an allocation and its free (cache.c needs none), and locked instructions
+ * are most of what the two cost. A thread that finds it held tries a few times, then says that it
+ * waits and sleeps in the kernel (a futex) until it is woken. Who gives it back looks whether
+ * somebody waits, but the processor may do that before others see the store: then nobody is woken,
+ * so a sleep ends after 1 ms at the latest.
  *
  * What it leaves out: recursion, owners, fairness, error checking.
  */

@@ -63,11 +63,6 @@ static struct run *victim_find(struct pool *pool)
     return run != NULL ? run : buddy_search(pool, DOMAIN_SHARED, pages, has_part);
 }
 
-static uint64_t gap_address(const struct run *gap)
-{
-    return gap->segment->address + gap->first_page * POOL_PAGE_BYTES;
-}
-
 /* Takes the last parts of a free run, want_bytes if it has them, away from everybody. */
 static struct run *gap_make(struct pool *pool, struct run *run, uint64_t want_bytes)
 {
@@ -83,7 +78,7 @@ static struct run *gap_make(struct pool *pool, struct run *run, uint64_t want_by
         return NULL;
     gap->block = (struct block_info){0};
     uint64_t bytes = gap->pages * POOL_PAGE_BYTES;
-    page_map_set(gap_address(gap), bytes, NULL);
+    page_map_set(run_address(gap), bytes, NULL);
     gap->kind = RUN_LEAVING;
     segment->gap_pages += gap->pages;
     pool->stats.backed_bytes -= bytes;
@@ -126,7 +121,7 @@ static void gap_settle(struct pool *pool, struct run *gap, uint64_t pages, bool 
         pool->stats.backed_bytes += bytes;
         levels_changed(pool);
         segment->gap_pages -= pages;
-        page_map_set(gap_address(gap), bytes, segment);
+        page_map_set(run_address(gap), bytes, segment);
         gap->kind = RUN_BLOCK;
         buddy_give(pool, gap);
     }
@@ -141,7 +136,7 @@ uint64_t parts_release(struct pool *pool, uint64_t want_bytes)
         struct run *gap = run != NULL ? gap_make(pool, run, want_bytes - released) : NULL;
         if (gap == NULL)
             break;
-        uint64_t address = gap_address(gap), pages = gap->pages, bytes = pages * POOL_PAGE_BYTES;
+        uint64_t address = run_address(gap), pages = gap->pages, bytes = pages * POOL_PAGE_BYTES;
         uint64_t part_bytes = gap->segment->part_pages * POOL_PAGE_BYTES;
         lock_give(&pool->lock);
         enum backing_status status =

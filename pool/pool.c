@@ -42,27 +42,6 @@ static uint64_t pools_made;
 /* --- blocks --------------------------------------------------------------------------------------
  */
 
-void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *block)
-{
-    const struct block_info *info = block_info_of(run, slot);
-    const struct segment *segment = run->segment;
-    uint64_t word = block_word_get(info);
-    *block = (struct pool_block){.pool = segment->pool,
-                                 .address = segment->address + run->first_page * POOL_PAGE_BYTES,
-                                 .requested_bytes =
-                                     __atomic_load_n(&info->requested_bytes, __ATOMIC_RELAXED),
-                                 .block_bytes = block_bytes_of(run, slot),
-                                 .serial = word >> BLOCK_STATE_BITS,
-                                 .segment_address = segment->part_pages == 0 ? segment->address : 0,
-                                 .segment_bytes = segment->bytes,
-                                 .state = block_state_of(word),
-                                 .tag = __atomic_load_n(&info->tag, __ATOMIC_RELAXED),
-                                 .record = run,
-                                 .slot = slot};
-    if (slot != POOL_SLOT_NONE)
-        block->address += slot * block->block_bytes;
-}
-
 bool pool_break(struct pool *pool, const char *words)
 {
     if (pool->broken == NULL)
@@ -312,8 +291,7 @@ static void block_begin(struct pool *pool, struct run *run, uint32_t slot,
     pool->stats.requested_bytes += request->bytes;
     if (in_slab)
         class_stats->allocations++;
-    *address_out = run->segment->address + run->first_page * POOL_PAGE_BYTES +
-                   (in_slab ? slot * block_bytes : 0);
+    *address_out = block_address_of(run, slot, block_bytes);
     cache_note(pool, run, slot, *address_out);
 }
 

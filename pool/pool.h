@@ -118,7 +118,8 @@ void pool_close(struct pool *pool);
  * to 512, that no unfinished GPU work can touch except work that `stream` orders before.
  * POOL_NO_MEMORY, POOL_NO_METADATA, POOL_CLOSED or POOL_INVALID (bytes is 0): *address_out is 0.
  * May call backing->acquire, fence_poll; and, only when the alternative is failing, release and
- * fence_wait. Cost on a hit: one lock, O(log free runs); no system call, no backing call. */
+ * fence_wait. Cost on a hit: no lock where the thread
+ * keeps such a block, else one, O(log free runs); no system call, no backing call. */
 enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, uint32_t tag,
                             uint64_t *address_out);
 
@@ -126,11 +127,12 @@ enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, 
  * POOL_OK: *block_out describes the block; the caller must end with exactly one of finish, pend or
  * cancel. POOL_NOT_OWNED: forward the free, it is not ours. POOL_NOT_LIVE: a double or interior
  * free, counted in invalid_frees. POOL_CLOSED: the pool is broken. On anything but POOL_OK
- * *block_out is all zero. Cost: one lock, O(1). */
+ * *block_out is all zero. Cost: O(1); no lock where the thread was handed this block, else one. */
 enum pool_status pool_free_begin(uint64_t address, struct pool_block *block_out);
 
-/* The GPU is known to be done with the block: it is free for anyone. Cost: one lock, O(log free
- * runs). Returns the bytes of idle segments that pool_trim(pool, UINT64_MAX) would release now. */
+/* The GPU is known to be done with the block: it is free for anyone. Cost: no lock where the
+ * thread keeps the block, else one, O(log free runs). Returns the bytes of idle segments that
+ * pool_trim(pool, UINT64_MAX) would release now. */
 uint64_t pool_free_finish(const struct pool_block *block);
 
 /* As pool_free_finish(), for a block that another process may still have mapped: its memory is

@@ -96,7 +96,7 @@ static void run_check(struct check *check, const struct segment *segment, struct
     rule(check, buddy_run_at(segment, end - 1) == run, "start bits lead to the run");
     rule(check,
          run->kind == RUN_GAP || run->kind == RUN_LEAVING ||
-             (page_map_get(segment->address + run->first_page * POOL_PAGE_BYTES) == segment &&
+             (page_map_get(run_address(run)) == segment &&
               page_map_get(segment->address + end * POOL_PAGE_BYTES - 1) == segment),
          "the map leads to the segment");
     if (run->kind == RUN_FREE) {
@@ -109,8 +109,7 @@ static void run_check(struct check *check, const struct segment *segment, struct
     } else if (run->kind == RUN_SLAB) {
         slab_check(check, run);
     } else if (run->kind == RUN_GAP || run->kind == RUN_LEAVING) {
-        uint64_t address = segment->address + run->first_page * POOL_PAGE_BYTES;
-        rule(check, page_map_get(address) == NULL, "the map does not know a gap");
+        rule(check, page_map_get(run_address(run)) == NULL, "the map does not know a gap");
         rule(check,
              segment->part_pages > 0 && run->first_page % segment->part_pages == 0 &&
                  (end == segment->pages || end % segment->part_pages == 0),
@@ -166,9 +165,7 @@ static void tree_check(struct check *check, const struct run *run, int domain, i
     rule(check, run->pages >> order == 1, "a run is filed under its order");
     rule(check,
          low == NULL || low->pages < run->pages ||
-             (low->pages == run->pages &&
-              low->segment->address + low->first_page * POOL_PAGE_BYTES <
-                  run->segment->address + run->first_page * POOL_PAGE_BYTES),
+             (low->pages == run->pages && run_address(low) < run_address(run)),
          "an order is sorted by pages, then address");
     rule(check,
          (run->left == NULL || run->left->priority <= run->priority) &&

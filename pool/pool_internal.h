@@ -446,6 +446,11 @@ void pool_settled_wait(struct pool *pool);
 /* Ends such work, counted in pool.unlocked. */
 void pool_settled_tell(struct pool *pool);
 
+static inline uint64_t run_address(const struct run *run)
+{
+    return run->segment->address + run->first_page * POOL_PAGE_BYTES;
+}
+
 static inline struct block_info *block_info_of(struct run *run, uint32_t slot)
 {
     return slot == POOL_SLOT_NONE ? &run->block : &run->slab->slots[slot];
@@ -457,12 +462,35 @@ static inline uint64_t block_bytes_of(const struct run *run, uint32_t slot)
                                   : size_class_get((int)run->slab->class_index).slot_bytes;
 }
 
+/* block_bytes: of each of the run's blocks. */
+static inline uint64_t block_address_of(const struct run *run, uint32_t slot, uint64_t block_bytes)
+{
+    return run_address(run) + (slot == POOL_SLOT_NONE ? 0 : slot * block_bytes);
+}
+
 /* Frees a block that is in no list, limbo or statistic: a cached one, or one that was counted out.
  */
 void pool_block_drop_locked(struct pool *pool, struct run *run, uint32_t slot);
 
-/* Describes the block of a run, or of a slot. */
-void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *block);
+/* Describes the block of a run, or of a slot. Inline, since each free does it. */
+static inline void pool_block_describe(struct run *run, uint32_t slot, struct pool_block *block)
+{
+    const struct block_info *info = block_info_of(run, slot);
+    const struct segment *segment = run->segment;
+    uint64_t word = block_word_get(info), block_bytes = block_bytes_of(run, slot);
+    *block = (struct pool_block){.pool = segment->pool,
+                                 .address = block_address_of(run, slot, block_bytes),
+                                 .requested_bytes =
+                                     __atomic_load_n(&info->requested_bytes, __ATOMIC_RELAXED),
+                                 .block_bytes = block_bytes,
+                                 .serial = word >> BLOCK_STATE_BITS,
+                                 .segment_address = segment->part_pages == 0 ? segment->address : 0,
+                                 .segment_bytes = segment->bytes,
+                                 .state = block_state_of(word),
+                                 .tag = __atomic_load_n(&info->tag, __ATOMIC_RELAXED),
+                                 .record = run,
+                                 .slot = slot};
+}
 
 /* Frees a block for anyone: it is RELEASING or PENDING. */
 void pool_block_free_locked(struct pool *pool, const struct pool_block *block);

@@ -80,11 +80,18 @@ static CUresult free_count_forwarded(struct device *device, CUresult result,
     return result;
 }
 
+/* The address as the driver may see it: a pooled block can begin where a segment does, and the
+ * segment is not the program's to free. */
+static CUdeviceptr forwardable(CUdeviceptr dptr)
+{
+    return dptr != 0 && pool_owns(dptr) ? DRIVER_UNKNOWN_ADDRESS : dptr;
+}
+
 /* The free is the driver's to do. */
 static CUresult free_by_driver(struct device *device, CUdeviceptr dptr)
 {
     struct forwarded_block block = forwarded_take(dptr);
-    CUresult result = real_cuMemFree_v2(dptr);
+    CUresult result = real_cuMemFree_v2(forwardable(dptr));
     return dptr == 0 ? result : free_count_forwarded(device, result, &block);
 }
 
@@ -298,18 +305,11 @@ static bool free_is_ours(CUdeviceptr dptr, CUcontext *current_out, struct contex
     return true;
 }
 
-/* The address as the driver may see it: a pooled block can begin where a segment does, and the
- * segment is not the program's to free. */
-static CUdeviceptr forwardable(CUdeviceptr dptr)
-{
-    return dptr != 0 && pool_owns(dptr) ? DRIVER_UNKNOWN_ADDRESS : dptr;
-}
-
 static CUresult free_forward(CUdeviceptr dptr)
 {
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return free_by_driver(dptr == 0 ? NULL : device_for_counting(), forwardable(dptr));
+    return free_by_driver(dptr == 0 ? NULL : device_for_counting(), dptr);
 }
 
 static void async_uncount(struct context *owner, const struct pool_block *block, CUresult result)

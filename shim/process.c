@@ -65,10 +65,9 @@ void process_start(void)
 
 void process_device_seen(void)
 {
-    static bool *mark;
     if (process_is_served != &always)
         return;
-    mark = mark_make();
+    bool *mark = mark_make();
     if (mark == NULL)
         pthread_atfork(NULL, NULL, child_after_fork);
     __atomic_store_n(&process_is_served, mark != NULL ? mark : &served, __ATOMIC_RELEASE);

@@ -13,6 +13,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Remembers host memory at `place` as the current context's. */
+static struct block *hostmem_add(enum block_kind kind, void *place, size_t bytes,
+                                 struct context *context)
+{
+    struct block *block = block_new(kind, (uint64_t)(uintptr_t)place, bytes);
+    block->view = place;
+    block->device = context->device;
+    block->context = context;
+    block->context_id = context->id;
+    block_list_add(block);
+    return block;
+}
+
 static CUresult hostmem_take(enum block_kind kind, size_t bytes, struct block **out)
 {
     struct context *context;
@@ -23,13 +36,7 @@ static CUresult hostmem_take(enum block_kind kind, size_t bytes, struct block **
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (place == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct block *block = block_new(kind, (uint64_t)(uintptr_t)place, bytes);
-    block->view = place;
-    block->device = context->device;
-    block->context = context;
-    block->context_id = context->id;
-    block_list_add(block);
-    *out = block;
+    *out = hostmem_add(kind, place, bytes, context);
     return CUDA_SUCCESS;
 }
 
@@ -94,12 +101,7 @@ CUresult hostmem_register(void *address, size_t bytes, unsigned int flags)
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     if (card_find((uint64_t)(uintptr_t)address) != NULL)
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    struct block *block = block_new(BLOCK_REGISTERED, (uint64_t)(uintptr_t)address, bytes);
-    block->view = address;
-    block->device = context->device;
-    block->context = context;
-    block->context_id = context->id;
-    block_list_add(block);
+    hostmem_add(BLOCK_REGISTERED, address, bytes, context);
     return CUDA_SUCCESS;
 }
 
@@ -174,13 +176,7 @@ CUresult external_map(CUdeviceptr *out, CUexternalMemory memory,
                        (off_t)description->offset);
     if (place == MAP_FAILED)
         return CUDA_ERROR_INVALID_VALUE;
-    struct block *block = block_new(BLOCK_EXTERNAL, (uint64_t)(uintptr_t)place, description->size);
-    block->view = place;
-    block->device = context->device;
-    block->context = context;
-    block->context_id = context->id;
-    block_list_add(block);
-    *out = block->address;
+    *out = hostmem_add(BLOCK_EXTERNAL, place, description->size, context)->address;
     return CUDA_SUCCESS;
 }
 

@@ -244,7 +244,7 @@ static void *work_run(void *arg)
             sim_free(*place);
         *place =
             random >> 62 == 0 ? 0 : sim_alloc(work->pool, kept_sizes[(random >> 40) % KEPT_SIZES]);
-        if (random >> 60 % 16 == 5)
+        if ((random >> 56) % 16 == 5)
             *place = __atomic_exchange_n(&work->shared[(random >> 20) % SHARED], *place,
                                          __ATOMIC_ACQ_REL);
     }

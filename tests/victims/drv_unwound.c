@@ -1,8 +1,7 @@
 /* Each driver call that the library makes after it has taken a block, an event or a mapping fails,
  * the n-th time and every time. Once the failures are over and all is freed, no more exists than
- * after a round in which nothing failed, and all can be had but for the 2 MiB slot of
- * the probe for the pitch, which is kept. Three blocks are held at
- * the end. Card: 64 MiB.
+ * after a round in which nothing failed, and all can be had but for the 2 MiB slot of the probe for
+ * the pitch, which is kept. Three blocks are held at the end. Card: 64 MiB.
  */
 #include "driver.h"
 #include "../sim/vrsim.h"
