@@ -458,7 +458,7 @@ uint64_t arena_segment_release(struct pool *pool, struct segment *segment)
  * released. The lock is held on entry and on return, not in between. */
 static uint64_t segment_release_one(struct pool *pool, uint64_t keep_bytes)
 {
-    if (pool->closed || pool->stats.idle_segment_bytes <= keep_bytes)
+    if (!pool_may_release(pool) || pool->stats.idle_segment_bytes <= keep_bytes)
         return 0;
     uint64_t excess_bytes = pool->stats.idle_segment_bytes - keep_bytes;
     struct segment *segment = idle_within(pool, keep_bytes > 0 ? excess_bytes : UINT64_MAX);

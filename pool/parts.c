@@ -131,7 +131,7 @@ static void gap_settle(struct pool *pool, struct run *gap, uint64_t pages, bool 
 uint64_t parts_release(struct pool *pool, uint64_t want_bytes)
 {
     uint64_t released = 0;
-    while (!pool->closed && released < want_bytes) {
+    while (released < want_bytes && pool_may_release(pool)) {
         struct run *run = victim_find(pool);
         struct run *gap = run != NULL ? gap_make(pool, run, want_bytes - released) : NULL;
         if (gap == NULL)
@@ -164,37 +164,34 @@ uint64_t parts_releasable_bytes(const struct pool *pool)
     return bytes;
 }
 
-void parts_visit_backed(const struct segment *segment,
-                        void (*visit)(void *arg, uint64_t address, uint64_t bytes), void *arg)
+static bool run_backed(const struct run *run)
 {
-    uint64_t first = 0; /* of the memory that was not visited yet */
-    for (uint64_t page = 0; page <= segment->pages;) {
-        const struct run *run = page < segment->pages ? segment->page_run[page] : NULL;
-        bool gap = run == NULL || run->kind == RUN_GAP || run->kind == RUN_LEAVING;
-        if (gap && page > first)
-            visit(arg, segment->address + first * POOL_PAGE_BYTES,
-                  (page - first) * POOL_PAGE_BYTES);
-        page += run != NULL ? run->pages : 1;
-        if (gap)
-            first = page;
-    }
+    return run->kind != RUN_GAP && run->kind != RUN_LEAVING;
 }
 
-struct releasing {
-    struct pool *pool;
-    uint64_t part_bytes;
-};
-
-static void range_release(void *arg, uint64_t address, uint64_t bytes)
+/* Where the runs that are backed, or are not, end from `page` on. */
+static uint64_t stretch_end(const struct segment *segment, uint64_t page, bool backed)
 {
-    const struct releasing *releasing = arg;
-    const struct backing *backing = &releasing->pool->backing;
-    backing->release_parts(backing->self, address, bytes, releasing->part_bytes);
+    while (page < segment->pages && run_backed(segment->page_run[page]) == backed)
+        page += segment->page_run[page]->pages;
+    return page;
+}
+
+bool parts_range_next(const struct segment *segment, uint64_t *page, struct backed_range *range_out)
+{
+    uint64_t first = stretch_end(segment, *page, false);
+    *page = stretch_end(segment, first, true);
+    *range_out = (struct backed_range){.address = segment->address + first * POOL_PAGE_BYTES,
+                                       .bytes = (*page - first) * POOL_PAGE_BYTES};
+    return range_out->bytes > 0;
 }
 
 void parts_release_segment(struct pool *pool, struct segment *segment)
 {
-    struct releasing releasing = {pool, segment->part_pages * POOL_PAGE_BYTES};
-    parts_visit_backed(segment, range_release, &releasing);
-    pool->backing.retire(pool->backing.self, segment->address, segment->bytes);
+    const struct backing *backing = &pool->backing;
+    uint64_t page = 0, part_bytes = segment->part_pages * POOL_PAGE_BYTES;
+    struct backed_range range;
+    while (parts_range_next(segment, &page, &range))
+        backing->release_parts(backing->self, range.address, range.bytes, part_bytes);
+    backing->retire(backing->self, segment->address, segment->bytes);
 }

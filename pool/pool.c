@@ -33,6 +33,7 @@
 #define READ_WAIT_NS        100000000L
 #define SETTLE_NAP_NS       100000L
 #define ROUNDS_MAX          16
+#define VISIT_RANGES        64
 
 /* Blocks are numbered within their pool, pools within the process: together a number names one
  * block. */
@@ -57,6 +58,13 @@ void pool_settled_wait(struct pool *pool)
     lock_give(&pool->lock);
     nanosleep(&nap, NULL);
     lock_take(&pool->lock);
+}
+
+bool pool_may_release(struct pool *pool)
+{
+    while (!pool->closed && pool->pinned)
+        pool_settled_wait(pool);
+    return !pool->closed;
 }
 
 void pool_settled_tell(struct pool *pool)
@@ -709,7 +717,7 @@ void pool_free_retire(const struct pool_block *block)
 {
     struct pool *pool = block->pool;
     lock_take(&pool->lock);
-    if (releasing_locked(pool, block)) {
+    if (pool_may_release(pool) && releasing_locked(pool, block)) {
         caches_flush(pool);
         struct run *run = block->record;
         struct segment *segment = run->segment;
@@ -892,15 +900,48 @@ void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct po
     lock_give(&pool->lock);
 }
 
+/* How far a visit has come. While memory neither comes nor goes its place stays one where a run
+ * begins. */
+struct backed_visit {
+    const struct segment *segment;
+    uint64_t page;
+    struct backed_range ranges[VISIT_RANGES];
+};
+
+/* Notes the next ranges, some only, so that the lock is held for a short time. Returns how many. */
+static int ranges_note_locked(const struct pool *pool, struct backed_visit *visit)
+{
+    int count = 0;
+    while (!pool->closed && visit->segment != NULL && count < VISIT_RANGES) {
+        if (parts_range_next(visit->segment, &visit->page, &visit->ranges[count])) {
+            count++;
+        } else {
+            visit->segment = visit->segment->next;
+            visit->page = 0;
+        }
+    }
+    return count;
+}
+
+/* Nothing grows, since the growth lock is held, and nothing goes back, since the pool is pinned and
+ * what was going has gone: so the ranges stay what they are without the lock. */
 void pool_visit_backed(struct pool *pool,
                        void (*visit)(void *arg, uint64_t address, uint64_t bytes), void *arg)
 {
+    int count;
     pthread_mutex_lock(&pool->growth);
     lock_take(&pool->lock);
-    while (pool->releases > 0)
+    pool->pinned = true;
+    while (!pool->closed && pool->releases > 0)
         pool_settled_wait(pool);
-    for (struct segment *s = pool->closed ? NULL : pool->segments; s != NULL; s = s->next)
-        parts_visit_backed(s, visit, arg);
+    struct backed_visit at = {.segment = pool->segments};
+    while ((count = ranges_note_locked(pool, &at)) > 0) {
+        lock_give(&pool->lock);
+        for (int i = 0; i < count; i++)
+            visit(arg, at.ranges[i].address, at.ranges[i].bytes);
+        lock_take(&pool->lock);
+    }
+    pool->pinned = false;
     lock_give(&pool->lock);
     pthread_mutex_unlock(&pool->growth);
 }

@@ -202,8 +202,9 @@ uint64_t pool_releasable_bytes(struct pool *pool);
 void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
                      void *arg);
 
-/* Calls `visit` for each range of addresses under which the pool has memory. No memory comes or
- * goes meanwhile; `visit` must not call the pool. */
+/* Calls `visit` for each range of addresses under which the pool has memory. `visit` may take its
+ * time, but must not call the pool: no memory comes or goes meanwhile, and who wants that waits;
+ * hits go on. When the pool is closed meanwhile the visit ends early. */
 void pool_visit_backed(struct pool *pool,
                        void (*visit)(void *arg, uint64_t address, uint64_t bytes), void *arg);
 

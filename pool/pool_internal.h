@@ -194,6 +194,7 @@ struct pool {
     uint32_t cache_place;     /* which of a thread's caches is this pool's */
     uint64_t releasing_bytes; /* taken out of the map, not yet given back; the limit counts them */
     uint32_t releases;        /* in flight */
+    bool pinned;              /* no release may begin: see pool_visit_backed() */
     uint64_t collected;       /* blocks whose fence was found to have passed */
     uint64_t collected_at_lost_patience; /* the same when a wait for fences was last in vain */
     uint32_t unlocked; /* threads that work without the lock and come back to it */
@@ -405,10 +406,6 @@ uint64_t arena_segment_release(struct pool *pool, struct segment *segment);
 /* Forgets every segment, giving each back first if so wanted. Nobody else is inside. */
 void arena_end(struct pool *pool, bool release_segments);
 
-/* Visits the ranges of a segment under which there is memory. */
-void parts_visit_backed(const struct segment *segment,
-                        void (*visit)(void *arg, uint64_t address, uint64_t bytes), void *arg);
-
 /* A record is done with, and so are its tables. */
 void arena_segment_drop(struct pool *pool, struct segment *segment);
 void arena_segment_unlist(struct pool *pool, struct segment *segment);
@@ -424,6 +421,17 @@ uint64_t parts_release(struct pool *pool, uint64_t want_bytes);
 
 /* What parts_release() could give back. Walks all free runs. */
 uint64_t parts_releasable_bytes(const struct pool *pool);
+
+/* Addresses under which there is memory. */
+struct backed_range {
+    uint64_t address;
+    uint64_t bytes;
+};
+
+/* The next such range of a segment, from *page on: 0 at first, then where the last one ended.
+ * False: there is none. */
+bool parts_range_next(const struct segment *segment, uint64_t *page,
+                      struct backed_range *range_out);
 
 /* Gives back all parts of a segment, and its addresses. Nobody else is inside. */
 void parts_release_segment(struct pool *pool, struct segment *segment);
@@ -442,6 +450,10 @@ static inline bool pool_holds(struct pool *pool, bool rule, const char *words)
 /* Waits until somebody who worked without the lock has ended. The lock is held, and let go
  * meanwhile. */
 void pool_settled_wait(struct pool *pool);
+
+/* Waits until memory may go back to the backing. False: the pool is closed. The lock is held, and
+ * let go meanwhile. */
+bool pool_may_release(struct pool *pool);
 
 /* Ends such work, counted in pool.unlocked. */
 void pool_settled_tell(struct pool *pool);
