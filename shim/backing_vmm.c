@@ -77,12 +77,18 @@ static enum backing_status status_of(CUresult result)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? BACKING_NO_MEMORY : BACKING_FAILED;
 }
 
-/* Lets a device at mapped memory. */
-static CUresult access_allow(CUdevice device, uint64_t address, uint64_t bytes)
+/* What a device may do with mapped memory; other devices' access stays as it is. */
+static CUresult access_set(CUdevice device, CUmemAccess_flags flags, uint64_t address,
+                           uint64_t bytes)
 {
     CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+                              .flags = flags};
     return real_cuMemSetAccess(address, bytes, &access, 1);
+}
+
+static CUresult access_allow(CUdevice device, uint64_t address, uint64_t bytes)
+{
+    return access_set(device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, address, bytes);
 }
 
 static CUresult access_allow_all(const struct device *device, uint64_t address, uint64_t bytes)
@@ -208,13 +214,33 @@ struct backing backing_vmm(struct context *context)
                             .frees_due = context->deferred != NULL ? deferred_flush : NULL};
 }
 
+struct sharing {
+    CUdevice peer;
+    CUresult result;
+};
+
 static void range_share(void *arg, uint64_t address, uint64_t bytes)
 {
-    access_allow_all(arg, address, bytes);
+    struct sharing *sharing = arg;
+    if (sharing->result == CUDA_SUCCESS)
+        sharing->result = access_allow(sharing->peer, address, bytes);
 }
 
-void backing_vmm_share(struct pool *pool, const struct device *device)
+static void range_unshare(void *arg, uint64_t address, uint64_t bytes)
 {
-    struct device copy = *device;
-    pool_visit_backed(pool, range_share, &copy);
+    const struct sharing *sharing = arg;
+    access_set(sharing->peer, CU_MEM_ACCESS_FLAGS_PROT_NONE, address, bytes);
+}
+
+CUresult backing_vmm_share(struct pool *pool, CUdevice peer)
+{
+    struct sharing sharing = {.peer = peer, .result = CUDA_SUCCESS};
+    pool_visit_backed(pool, range_share, &sharing);
+    return sharing.result;
+}
+
+void backing_vmm_unshare(struct pool *pool, CUdevice peer)
+{
+    struct sharing sharing = {.peer = peer, .result = CUDA_SUCCESS};
+    pool_visit_backed(pool, range_unshare, &sharing);
 }

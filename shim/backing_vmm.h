@@ -13,8 +13,13 @@ bool backing_vmm_wanted(const struct device *device);
  * fence.h. Its functions may be called with any context current, or none. */
 struct backing backing_vmm(struct context *context);
 
-/* Another device's contexts were let at this one's memory: lets them at what a pool of it holds. */
-void backing_vmm_share(struct pool *pool, const struct device *device);
+/* Lets another device's contexts at all that a pool holds. Where the driver refuses that for some
+ * of it, its answer is returned, and the rest left as it is. */
+CUresult backing_vmm_share(struct pool *pool, CUdevice peer);
+
+/* Takes that back. What the driver refuses to take back stays open, which the program is not told.
+ */
+void backing_vmm_unshare(struct pool *pool, CUdevice peer);
 
 /* Whether any context's memory is by handle. */
 bool backing_vmm_used(void);

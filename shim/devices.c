@@ -311,13 +311,36 @@ uint64_t device_idle_elsewhere(const struct context *context)
     return bytes;
 }
 
-void device_peer_add(struct device *device, CUdevice peer)
+static CUresult held_share(const struct device *device, CUdevice peer)
 {
-    if (peer < 0 || peer >= DEVICES_MAX)
-        return;
-    __atomic_fetch_or(&device->peers, (uint64_t)1 << peer, __ATOMIC_SEQ_CST);
+    struct context *context;
+    CUresult result = CUDA_SUCCESS;
+    for (int slot = 0; result == CUDA_SUCCESS && (context = device_context(device, &slot)) != NULL;)
+        if (context->vmm)
+            result = backing_vmm_share(context->pool, peer);
+    return result;
+}
+
+static void held_unshare(const struct device *device, CUdevice peer)
+{
     struct context *context;
     for (int slot = 0; (context = device_context(device, &slot)) != NULL;)
         if (context->vmm)
-            backing_vmm_share(context->pool, device);
+            backing_vmm_unshare(context->pool, peer);
+}
+
+CUresult device_peer_add(struct device *device, CUdevice peer)
+{
+    if (peer < 0 || peer >= DEVICES_MAX)
+        return CUDA_SUCCESS;
+    uint64_t bit = (uint64_t)1 << peer;
+    /* from here on new memory is shared as it comes */
+    if ((__atomic_fetch_or(&device->peers, bit, __ATOMIC_SEQ_CST) & bit) != 0)
+        return CUDA_SUCCESS;
+    CUresult result = held_share(device, peer);
+    if (result != CUDA_SUCCESS) {
+        __atomic_fetch_and(&device->peers, ~bit, __ATOMIC_SEQ_CST);
+        held_unshare(device, peer);
+    }
+    return result;
 }

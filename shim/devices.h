@@ -113,8 +113,9 @@ bool device_idle_release(struct device *device);
 /* What the device's other pools would give back for this context's sake. */
 uint64_t device_idle_elsewhere(const struct context *context);
 
-/* Device `peer`'s contexts may touch memory of this device from now on. */
-void device_peer_add(struct device *device, CUdevice peer);
+/* Device `peer`'s contexts may touch memory of this device from now on. Called by one thread at a
+ * time. On anything but CUDA_SUCCESS the driver refused, and they may not. */
+CUresult device_peer_add(struct device *device, CUdevice peer);
 
 /* The device record for a driver handle; NULL when there are too many. Cost: three driver queries
  * the first time. */

@@ -4,10 +4,12 @@
  * afterwards the driver may hand out the same handle and the same addresses again. A green context
  * or peer access makes frees on that device wait the native way (wait.c).
  *
- * What it leaves out: contexts that end with the process. Lock: none.
+ * What it leaves out: contexts that end with the process. Lock: one at a time enables peer access.
  */
 #include "devices.h"
 #include "driver.h"
+
+static pthread_mutex_t peer_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The device of a context, which need not be current. -1: not known. */
 static CUdevice context_device(CUcontext context)
@@ -109,6 +111,23 @@ CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
                           : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+/* Natively this call also opens all memory that there is, and fails, with the code of what failed
+ * and nothing enabled, where that cannot be done. So does this one for memory by handle. The lock
+ * is for the other thread that is told that access is enabled already: the memory is open then. */
+static CUresult peer_enable(CUcontext peer, unsigned int flags, struct device *device,
+                            CUdevice current)
+{
+    pthread_mutex_lock(&peer_lock);
+    CUresult result = real_cuCtxEnablePeerAccess(peer, flags);
+    if (result == CUDA_SUCCESS) {
+        result = device_peer_add(device, current);
+        if (result != CUDA_SUCCESS && driver_has((void *)real_cuCtxDisablePeerAccess))
+            real_cuCtxDisablePeerAccess(peer);
+    }
+    pthread_mutex_unlock(&peer_lock);
+    return result;
+}
+
 /* The current context may now touch memory of the peer context, so a free there must wait for both.
  */
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
@@ -116,13 +135,12 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     CUdevice current = -1, handle = context_device(peer);
-    struct device *device = handle >= 0 ? device_of(handle) : NULL;
-    if (device != NULL) /* before: a kernel may run before we are back */
-        __atomic_store_n(&device->peer_enabled, true, __ATOMIC_RELAXED);
-    CUresult result = real_cuCtxEnablePeerAccess(peer, flags);
-    if (result == CUDA_SUCCESS && device != NULL && real_cuCtxGetDevice(&current) == CUDA_SUCCESS)
-        device_peer_add(device, current);
-    return result;
+    struct device *device = handle >= 0 && process_serves() ? device_of(handle) : NULL;
+    if (device == NULL || real_cuCtxGetDevice(&current) != CUDA_SUCCESS)
+        return real_cuCtxEnablePeerAccess(peer, flags);
+    /* before: a kernel may run before we are back */
+    __atomic_store_n(&device->peer_enabled, true, __ATOMIC_RELAXED);
+    return peer_enable(peer, flags, device, current);
 }
 
 CUresult hook_cuGreenCtxCreate(void **green, void *description, CUdevice handle, unsigned int flags)
