@@ -109,16 +109,20 @@ static void case_04_the_large_hole_stays_whole(void **state)
     end(sim, pool);
 }
 
-/* Three times the same sequence, empty in between: each run is identical, and nothing is left
- * behind. */
+/* The same sequence again and again, empty in between: each run is identical, and nothing is left
+ * behind. The first run makes the segments. Where memory is in parts, some of it goes back in the
+ * next runs to lie elsewhere: it has settled after the fourth. */
 static void case_05_every_run_is_the_first(void **state)
 {
     (void)state;
+    enum { RUNS = 8 };
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = sim_pool_create(sim, 0, 0);
-    static uint64_t block[3][500];
+    static uint64_t block[RUNS][500];
     struct pool_stats stats;
-    for (int run = 0; run < 3; run++) {
+    uint64_t acquires = 0, releases = 0;
+    int settled = sim->parts ? 3 : 1;
+    for (int run = 0; run < RUNS; run++) {
         for (uint64_t i = 0; i < 500; i++)
             block[run][i] = sim_alloc(pool, 300 + i * i * 53);
         for (uint64_t i = 0; i < 500; i++)
@@ -126,13 +130,17 @@ static void case_05_every_run_is_the_first(void **state)
         sim_backing_check(sim, pool);
         pool_stats_read(pool, &stats);
         assert_int_equal(stats.free_runs, stats.segments);
-        assert_int_equal(stats.idle_segment_bytes, stats.backed_bytes);
+        assert_int_equal(stats.run_free_bytes, stats.backed_bytes);
+        if (run <= settled) {
+            acquires = sim->calls[SIM_ACQUIRE];
+            releases = sim->calls[SIM_RELEASE];
+        } else {
+            assert_memory_equal(block[run], block[settled], sizeof(block[run]));
+        }
     }
-    assert_int_equal(sim->calls[SIM_RELEASE], 0);
-    for (int i = 0; i < 500;
-         i++) { /* segments exist from the second run on: it is the steady state */
-        assert_int_equal(block[1][i], block[2][i]);
-    }
+    assert_int_equal(sim->calls[SIM_ACQUIRE], acquires);
+    assert_int_equal(sim->calls[SIM_RELEASE], releases);
+    assert_true(sim->parts || (releases == 0 && stats.idle_segment_bytes == stats.backed_bytes));
     end(sim, pool);
 }
 
@@ -270,7 +278,11 @@ static void case_09_memory_changes_shape_without_growth(void **state)
         uint64_t held = held_after(sim, pool);
         for (int i = 0; i < second; i++)
             sim_alloc(pool, 128 * MIB / (uint64_t)second);
-        assert_int_equal(held_after(sim, pool), held);
+        if (sim->parts) /* some went back, to be had in one piece */
+            assert_true(held_after(sim, pool) <= held);
+        else
+            assert_int_equal(held_after(sim, pool), held);
+        assert_int_equal(sim->held_peak_bytes, held);
         end(sim, pool);
     }
 }
