@@ -150,7 +150,7 @@ void explain_out_of_memory(struct context *context, uint64_t bytes)
     static uint64_t failures;
     int saved_errno = errno;
     uint64_t number = __atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);
-    if (context == NULL || strcmp(options.report, "off") == 0 || !worth_telling(number))
+    if (context == NULL || !worth_telling(number))
         return;
     pthread_mutex_lock(&text_lock);
     if (figures_take(context, bytes, &figures)) {

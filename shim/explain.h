@@ -8,7 +8,7 @@
 
 /* The pool could not meet a request of `bytes`, and the driver refused it: writes one block of
  * lines to stderr, for the first three and then the 10th, 100th ... such failure of the process.
- * Nothing where VRAMALLOC_REPORT=off. context: current, or NULL for nothing. Errno is kept; no
+ * VRAMALLOC_REPORT has no say in it. context: current, or NULL for nothing. Errno is kept; no
  * malloc. Cost: one cuMemGetInfo and a walk over the live blocks. */
 void explain_out_of_memory(struct context *context, uint64_t bytes);
 
