@@ -7,21 +7,26 @@
 #include <string.h>
 
 #include "report_buffer.h"
+#include "text.h"
 
 #define U(value) ((unsigned long long)(value))
 
-/* A string as JSON: quotes, backslashes and control bytes escaped; a byte that is not ASCII becomes
- * "?", since its encoding is not known. */
+/* A string as JSON: quotes, backslashes and control bytes escaped; a byte that is no part of a
+ * UTF-8 character becomes U+FFFD. */
 static void string_print(struct report_buffer *out, const char *text)
 {
     report_print(out, "\"");
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
-        if (*at == '"' || *at == '\\')
-            report_print(out, "\\%c", *at);
-        else if (*at < 0x20 || *at == 0x7f)
-            report_print(out, "\\u%04x", *at);
+    while (*text != '\0') {
+        size_t bytes = text_character_bytes(text);
+        if (bytes == 0)
+            report_print(out, "\\ufffd");
+        else if (*text == '"' || *text == '\\')
+            report_print(out, "\\%c", *text);
+        else if (bytes == 1 && (*text < 0x20 || *text == 0x7f))
+            report_print(out, "\\u%04x", (unsigned)*text);
         else
-            report_print(out, "%c", *at < 0x80 ? *at : '?');
+            report_print(out, "%.*s", (int)bytes, text);
+        text += bytes > 0 ? bytes : 1;
     }
     report_print(out, "\"");
 }

@@ -188,6 +188,38 @@ static void json_agrees_with_schema_and_equations(void **state)
     assert_null(strstr(text.text, "GPUs:"));
 }
 
+/* UTF-8 stays; what is none, and what would break a line, is escaped. */
+static void names_are_json(void **state)
+{
+    (void)state;
+    static struct report_device device;
+    static const char *const names[][2] = {
+        {"pr\xc3\xb6gram", "pr\xc3\xb6gram"},
+        {"\xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf",
+         "\xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf"},
+        {"pr\xf6gram", "pr\\ufffdgram"},
+        {"cut \xc3", "cut \\ufffd"},
+        {"cut \xf0\x9f\x98", "cut \\ufffd\\ufffd\\ufffd"},
+        {"\xc3\xc3\xb6", "\\ufffd\xc3\xb6"},
+        {"overlong \xc0\xaf", "overlong \\ufffd\\ufffd"},
+        {"overlong \xe0\x9f\xbf", "overlong \\ufffd\\ufffd\\ufffd"},
+        {"surrogate \xed\xa0\x80", "surrogate \\ufffd\\ufffd\\ufffd"},
+        {"beyond \xf4\x90\x80\x80", "beyond \\ufffd\\ufffd\\ufffd\\ufffd"},
+        {"\xff\x80", "\\ufffd\\ufffd"},
+        {"a\nb\t\x1b[m\x7f", "a\\u000ab\\u0009\\u001b[m\\u007f"},
+        {"\"\\", "\\\"\\\\"}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char expected[128];
+        struct report report = report_of(&device, 1);
+        snprintf(report.program, sizeof(report.program), "%s", names[i][0]);
+        make(&report);
+        snprintf(expected, sizeof(expected), "\"program\": \"%s\",\n", names[i][1]);
+        if (strstr(json.text, expected) == NULL)
+            fail_msg("%zu: %.100s", i, json.text);
+        json_is_read_back("1");
+    }
+}
+
 static void nothing_and_enormous_figures_are_printed(void **state)
 {
     (void)state;
@@ -360,6 +392,7 @@ int main(void)
         cmocka_unit_test(one_is_singular),
         cmocka_unit_test(one_gpu_fits_on_a_screen),
         cmocka_unit_test(json_agrees_with_schema_and_equations),
+        cmocka_unit_test(names_are_json),
         cmocka_unit_test(nothing_and_enormous_figures_are_printed),
         cmocka_unit_test(units_are_sane),
         cmocka_unit_test(patterns_are_expanded),
