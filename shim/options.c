@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "text.h"
 #include "units.h"
 
 static const struct options defaults = {
@@ -73,7 +74,8 @@ static const struct option_row rows[] = {
 
 enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
-enum { NAME_BYTES = 64, NEAR_ENOUGH = 2, COMPLAINTS_MAX = 16, COMPLAINT_BYTES = 400 };
+enum { NAME_BYTES = 64, NEAR_ENOUGH = 2, COMPLAINTS_MAX = 16, COMPLAINT_BYTES = 512 };
+enum { UNKNOWN_BYTES = 256, SHOWN_BYTES = 204 };
 
 static char complaints[COMPLAINTS_MAX][COMPLAINT_BYTES];
 static int complaint_count;
@@ -188,7 +190,7 @@ static void complain(const char *format, ...) __attribute__((format(printf, 1, 2
 static void path_settle(const struct option_row *row)
 {
     static char folder[PATH_MAX], whole[PATH_MAX];
-    char *path = row->field;
+    char *path = row->field, shown[SHOWN_BYTES];
     size_t used = 0;
     if (path[0] == '/')
         return;
@@ -202,7 +204,8 @@ static void path_settle(const struct option_row *row)
     if (known && (size_t)snprintf(whole + used, room, "/%s", path) < room)
         memcpy(path, whole, sizeof(whole));
     else
-        complain("%s=\"%.80s\" is taken from the working directory at exit: %s", row->name, path,
+        complain("%s=\"%s\" is taken from the working directory at exit: %s", row->name,
+                 text_visible(path, shown, sizeof(shown)),
                  known ? "with the present one it is too long"
                        : "the path of the present one is not known");
 }
@@ -273,10 +276,10 @@ static void complain(const char *format, ...)
 
 static void value_complain(const struct option_row *row, const char *text)
 {
-    char accepted[128];
+    char accepted[128], shown[SHOWN_BYTES];
     accepted_text(row, accepted, sizeof(accepted));
-    complain("%s=\"%.80s\" is not valid: accepted is %s; using the default, %s", row->name, text,
-             accepted, row->default_text);
+    complain("%s=\"%s\" is not valid: accepted is %s; using the default, %s", row->name,
+             text_visible(text, shown, sizeof(shown)), accepted, row->default_text);
 }
 
 /* Inserted, removed and changed characters that lead from one to the other (Levenshtein), by rows
@@ -302,11 +305,11 @@ static unsigned name_distance(const char *a, const char *b)
 
 static void name_complain(const char *name, size_t length)
 {
-    char unknown[NAME_BYTES];
+    char unknown[UNKNOWN_BYTES], shown[SHOWN_BYTES];
     const char *nearest = NULL;
     unsigned best = NEAR_ENOUGH + 1;
-    snprintf(unknown, sizeof(unknown), "%.*s", (int)(length < NAME_BYTES ? length : NAME_BYTES - 1),
-             name);
+    snprintf(unknown, sizeof(unknown), "%.*s",
+             (int)(length < UNKNOWN_BYTES ? length : UNKNOWN_BYTES - 1), name);
     for (int i = 0; i < ROW_COUNT; i++) {
         unsigned distance = name_distance(unknown, rows[i].name);
         if (distance < best) {
@@ -314,10 +317,11 @@ static void name_complain(const char *name, size_t length)
             nearest = rows[i].name;
         }
     }
+    text_visible(unknown, shown, sizeof(shown));
     if (nearest != NULL)
-        complain("%s is not a setting; did you mean %s?", unknown, nearest);
+        complain("%s is not a setting; did you mean %s?", shown, nearest);
     else
-        complain("%s is not a setting; it is ignored", unknown);
+        complain("%s is not a setting; it is ignored", shown);
 }
 
 static bool name_known(const char *name, size_t length)
@@ -382,7 +386,7 @@ static void value_text(const struct option_row *row, char *text, size_t bytes)
         snprintf(text, bytes, "%u%%", *(uint32_t *)row->field);
         break;
     default:
-        snprintf(text, bytes, "%.400s", (const char *)row->field);
+        text_visible(row->field, text, bytes);
     }
 }
 

@@ -1,6 +1,12 @@
 /* text.c - strings that come from outside, as they may be shown. See text.h. */
 #include "text.h"
 
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char cut_mark[] = "...";
+
 /* The second byte's bounds keep out overlong forms, surrogates, and what is beyond U+10FFFF. */
 size_t text_character_bytes(const char *text)
 {
@@ -27,4 +33,45 @@ size_t text_character_bytes(const char *text)
         if ((at[i] & 0xc0) != 0x80)
             return 0;
     return bytes;
+}
+
+/* U+0080 to U+009F are control characters as well. */
+static bool is_control(const char *text, size_t bytes)
+{
+    unsigned char first = (unsigned char)text[0], second = (unsigned char)text[1];
+    return bytes == 1 ? first < 0x20 || first == 0x7f : first == 0xc2 && second < 0xa0;
+}
+
+/* One byte, escaped. */
+static size_t byte_escape(char byte, char *out, size_t bytes)
+{
+    static const char named[] = "\n\r\t", letters[] = "nrt";
+    const char *found = strchr(named, byte);
+    int length = found != NULL ? snprintf(out, bytes, "\\%c", letters[found - named])
+                               : snprintf(out, bytes, "\\x%02x", (unsigned)(unsigned char)byte);
+    return (size_t)length;
+}
+
+const char *text_visible(const char *text, char *out, size_t bytes)
+{
+    size_t used = 0, room = bytes - sizeof(cut_mark);
+    while (*text != '\0') {
+        char piece[8];
+        size_t taken = text_character_bytes(text), length = taken;
+        if (taken > 0 && !is_control(text, taken)) {
+            memcpy(piece, text, taken);
+        } else {
+            length = byte_escape(*text, piece, sizeof(piece));
+            taken = 1;
+        }
+        if (used + length > room) {
+            memcpy(out + used, cut_mark, sizeof(cut_mark));
+            return out;
+        }
+        memcpy(out + used, piece, length);
+        used += length;
+        text += taken;
+    }
+    out[used] = '\0';
+    return out;
 }

@@ -64,10 +64,24 @@ static void sizes(void **state)
 static void bad_sizes_cost_one_line_and_the_default(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "1 ",       " ",    "1\t", "4 K", "",    "0",   "-1",   "4X",  "4G4",
-        "G",        "101%", "0%",  " 4G", "4 G", "1e9", "0x10", "4Gi", "99999999999999999999",
-        "99999999T"};
+    static const char *const bad[] = {"1 ",
+                                      " ",
+                                      "4 K",
+                                      "",
+                                      "0",
+                                      "-1",
+                                      "4X",
+                                      "4G4",
+                                      "G",
+                                      "101%",
+                                      "0%",
+                                      " 4G",
+                                      "4 G",
+                                      "1e9",
+                                      "0x10",
+                                      "4Gi",
+                                      "99999999999999999999",
+                                      "99999999T"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[512];
         load("VRAMALLOC_ARENA_SIZE", bad[i]);
@@ -79,6 +93,71 @@ static void bad_sizes_cost_one_line_and_the_default(void **state)
         assert_string_equal(said, expected);
         assert_int_equal(options.arena_size.bytes, 32 * MIB);
     }
+}
+
+/* Whatever a value or a name holds, it costs one line that no terminal obeys. */
+static void what_is_said_is_one_line(void **state)
+{
+    (void)state;
+    static const char *const values[][2] = {{"a\nb\r\tc", "a\\nb\\r\\tc"},
+                                            {"\x1b[2J\x7f\x01", "\\x1b[2J\\x7f\\x01"},
+                                            {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
+                                            {"\xc2\x9b"
+                                             "2J",
+                                             "\\xc2\\x9b2J"},
+                                            {"\x9b"
+                                             "2J\xff",
+                                             "\\x9b2J\\xff"},
+                                            {"%s%n\\", "%s%n\\"}};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        char name[64], expected[512];
+        load("VRAMALLOC_SLACK", values[i][0]);
+        snprintf(expected, sizeof(expected),
+                 "vramalloc: VRAMALLOC_SLACK=\"%s\" is not valid: accepted is 0 to 1000 (percent); "
+                 "using the default, 80\n",
+                 values[i][1]);
+        assert_string_equal(said, expected);
+        snprintf(name, sizeof(name), "VRAMALLOC_%s", values[i][0]);
+        load(name, "1");
+        snprintf(expected, sizeof(expected),
+                 "vramalloc: VRAMALLOC_%s is not a setting; it is ignored\n", values[i][1]);
+        assert_string_equal(said, expected);
+    }
+}
+
+/* 200 bytes are shown; a character or an escape is shown whole or not at all. */
+static void what_is_long_is_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *piece, *shown;
+        int times;
+    } values[] = {{"x", "x", 200},
+                  {"\n", "\\n", 100},
+                  {"\x1b", "\\x1b", 50},
+                  {"\xe2\x82\xac", "\xe2\x82\xac", 66}};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        char value[1024] = "", shown[512] = "", expected[1024];
+        for (int n = 0; n < values[i].times; n++) {
+            strcat(value, values[i].piece);
+            strcat(shown, values[i].shown);
+        }
+        for (int more = 0; more < 2; more++) {
+            load("VRAMALLOC_ENABLE", value);
+            snprintf(
+                expected, sizeof(expected),
+                "vramalloc: VRAMALLOC_ENABLE=\"%s%s\" is not valid: accepted is 0 or 1; using the "
+                "default, 1\n",
+                shown, more == 1 ? "..." : "");
+            assert_string_equal(said, expected);
+            strcat(value, values[i].piece);
+        }
+    }
+    char name[1024] = "VRAMALLOC_";
+    memset(name + strlen(name), 'X', 1000);
+    load(name, "1");
+    assert_non_null(strstr(said, "XXX... is not a setting; it is ignored\n"));
+    assert_in_range(strlen(said), 200, 260);
 }
 
 static void choices(void **state)
@@ -220,6 +299,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes),
         cmocka_unit_test(bad_sizes_cost_one_line_and_the_default),
+        cmocka_unit_test(what_is_said_is_one_line),
+        cmocka_unit_test(what_is_long_is_cut),
         cmocka_unit_test(choices),
         cmocka_unit_test(switches_and_percentages),
         cmocka_unit_test(paths),
