@@ -13,6 +13,9 @@
 #include "log.h"
 #include "options.h"
 #include "report_buffer.h"
+#include "text.h"
+
+enum { SHOWN_BYTES = 300 };
 
 static struct report_buffer buffer;
 
@@ -34,15 +37,15 @@ void report_print(struct report_buffer *to, const char *format, ...)
  * be made. */
 static int file_open(const char *pattern, const struct report *report)
 {
-    static char path[PATH_MAX]; /* the stack may be small */
+    static char path[PATH_MAX], shown[SHOWN_BYTES]; /* the stack may be small */
     int error = ENAMETOOLONG;
     int fd = -1;
     if (report_path_expand(pattern, report, path, sizeof(path)))
         fd = report_path_open(path, &error);
     if (fd >= 0)
         return fd;
-    log_line("the report cannot be written to \"%.300s\" (%s); it follows here", pattern,
-             strerror(error));
+    log_line("the report cannot be written to \"%s\" (%s); it follows here",
+             text_visible(pattern, shown, sizeof(shown)), strerror(error));
     return STDERR_FILENO;
 }
 

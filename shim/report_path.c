@@ -17,8 +17,9 @@
 
 #include "log.h"
 #include "report_buffer.h"
+#include "text.h"
 
-enum { NUMBER_MAX = 999 };
+enum { NUMBER_MAX = 999, SHOWN_BYTES = 300 };
 
 /* The variables by which launchers tell a process its rank, most specific first. */
 static const char *const rank_variables[] = {
@@ -161,6 +162,14 @@ static int descriptor_open(int number)
     return number == STDERR_FILENO ? number : fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
+static void taken_say(const char *numbered, const char *path)
+{
+    static char shown[2][SHOWN_BYTES];
+    log_line("the report is in \"%s\", since \"%s\" exists",
+             text_visible(numbered, shown[0], SHOWN_BYTES),
+             text_visible(path, shown[1], SHOWN_BYTES));
+}
+
 int report_path_open(const char *path, int *errno_out)
 {
     static char numbered[PATH_MAX + 8];
@@ -180,7 +189,7 @@ int report_path_open(const char *path, int *errno_out)
             fd = existing_open(numbered);
         *errno_out = errno;
         if (fd >= 0 && number > 0)
-            log_line("the report is in \"%.300s\", since \"%.300s\" exists", numbered, path);
+            taken_say(numbered, path);
         if (fd >= 0 || *errno_out != EEXIST)
             return fd;
     }
