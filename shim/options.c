@@ -210,11 +210,23 @@ static void path_settle(const struct option_row *row)
                        : "the path of the present one is not known");
 }
 
+/* No path, or one that nobody means: nothing, blanks at an end, a word that others take for stdout.
+ */
+static bool path_refused(const char *text)
+{
+    static const char blanks[] = " \t\n\v\f\r";
+    char word[8];
+    size_t length = strlen(text);
+    return length == 0 || length >= PATH_MAX || strchr(blanks, text[0]) != NULL ||
+           strchr(blanks, text[length - 1]) != NULL ||
+           word_find("-|stdout", text, word, sizeof(word));
+}
+
 static bool path_parse(const struct option_row *row, const char *text)
 {
     if (word_find("stderr|off", text, row->field, PATH_MAX))
         return true;
-    if (text[0] == '\0' || strlen(text) >= PATH_MAX)
+    if (path_refused(text))
         return false;
     memcpy(row->field, text, strlen(text) + 1);
     path_settle(row);
@@ -259,7 +271,10 @@ static void accepted_text(const struct option_row *row, char *text, size_t bytes
         snprintf(text, bytes, "%u to %u (percent)", row->low, row->high);
         break;
     default:
-        snprintf(text, bytes, "a path of at most %d characters", PATH_MAX - 1);
+        snprintf(text, bytes,
+                 "stderr, off, or a path (/tmp/%%e.%%p, /dev/stdout; at most %d characters, no "
+                 "blank at either end)",
+                 PATH_MAX - 1);
     }
 }
 

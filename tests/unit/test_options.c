@@ -221,6 +221,40 @@ static void paths(void **state)
     assert_string_equal(options.report, "stderr");
 }
 
+/* Words that others take for stdout, and paths that nobody means. */
+static void no_paths(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {{"-", "-"},
+                                         {"stdout", "stdout"},
+                                         {"StdOut", "StdOut"},
+                                         {"", ""},
+                                         {" ", " "},
+                                         {" \t", " \\t"},
+                                         {" off", " off"},
+                                         {"stderr ", "stderr "},
+                                         {" /tmp/x", " /tmp/x"},
+                                         {"/tmp/x\n", "/tmp/x\\n"}};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char expected[512];
+        load("VRAMALLOC_REPORT", bad[i][0]);
+        snprintf(
+            expected, sizeof(expected),
+            "vramalloc: VRAMALLOC_REPORT=\"%s\" is not valid: accepted is stderr, off, or a path "
+            "(/tmp/%%e.%%p, /dev/stdout; at most 4095 characters, no blank at either end); "
+            "using the default, stderr\n",
+            bad[i][1]);
+        assert_string_equal(said, expected);
+        assert_string_equal(options.report, "stderr");
+    }
+    static const char *const good[] = {"/dev/stdout", "/tmp/-", "/tmp/stdout", "/tmp/a b"};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        load("VRAMALLOC_REPORT", good[i]);
+        assert_string_equal(said, "");
+        assert_string_equal(options.report, good[i]);
+    }
+}
+
 /* A relative path is taken from the folder in which the settings were read, whatever it is named.
  */
 static void relative_paths(void **state)
@@ -304,6 +338,7 @@ int main(void)
         cmocka_unit_test(choices),
         cmocka_unit_test(switches_and_percentages),
         cmocka_unit_test(paths),
+        cmocka_unit_test(no_paths),
         cmocka_unit_test(relative_paths),
         cmocka_unit_test(unknown_names_are_said),
         cmocka_unit_test(complaints_wait),
