@@ -101,7 +101,6 @@ static void whole_files(void **state)
     refused("", 0, "the file has no events");
     refused(HEAD, 0, "the file has no events");
     refused("\n\r\n\n", 0, "the file has no events");
-    refused(HEAD "0,0,allocate,0x1000,0,-\n", 0, "the file has no events");
     refused_bytes(zero, sizeof(zero) - 1, 2, "the line holds a zero byte");
     memset(line, '1', sizeof(line));
     refused_bytes(line, sizeof(line), 1, "the line is too long");
@@ -111,6 +110,25 @@ static void whole_files(void **state)
     assert_false(trace_load(path, &trace, &error));
     assert_int_equal(error.line, 0);
     assert_string_equal(error.reason, "No such file or directory");
+}
+
+#define NOTHING "0,0,allocate,0x1000,0,-\n"
+#define FAILURE "0,0,allocate failure,(nil),100,-\n"
+#define FOREIGN "0,0,free,0x1000,100,-\n"
+
+/* Where every line was ignored, it is said how many were, and why. */
+static void ignored_lines(void **state)
+{
+    (void)state;
+    refused(HEAD NOTHING, 0,
+            "the file has no events: 1 line was ignored (1 allocation of nothing)");
+    refused(FAILURE "\n" FAILURE, 0,
+            "the file has no events: 2 lines were ignored (2 failed allocations)");
+    refused(HEAD FOREIGN, 0,
+            "the file has no events: 1 line was ignored (1 free of a pointer never allocated)");
+    refused(HEAD FOREIGN FAILURE NOTHING FOREIGN "0,0,allocate,(nil),9,-\n0,0,free,(nil),9,-\n", 0,
+            "the file has no events: 6 lines were ignored (1 failed allocation, 2 allocations of "
+            "nothing, 3 frees of pointers never allocated)");
 }
 
 /* A pointer has one block number for each of its lives; sizes of frees come from the allocation. */
@@ -246,11 +264,9 @@ static void damaged_anyhow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_lines),
-        cmocka_unit_test(whole_files),
-        cmocka_unit_test(lives),
-        cmocka_unit_test(rmm_logs),
-        cmocka_unit_test(gzip_cut_anywhere),
+        cmocka_unit_test(malformed_lines), cmocka_unit_test(whole_files),
+        cmocka_unit_test(ignored_lines),   cmocka_unit_test(lives),
+        cmocka_unit_test(rmm_logs),        cmocka_unit_test(gzip_cut_anywhere),
         cmocka_unit_test(damaged_anyhow),
     };
     return cmocka_run_group_tests_name("trace_format", tests, folder_make, folder_remove);

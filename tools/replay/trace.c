@@ -31,6 +31,7 @@ struct live_table {
 struct loader {
     struct trace *trace;
     size_t events_capacity;
+    size_t failures, nothings; /* lines left out: failed allocations, and those of no memory */
     struct live_table live;
     struct trace_error *error;
     size_t line;
@@ -123,8 +124,10 @@ static bool pointer_parse(const char *text, uint64_t *out)
 
 static bool allocate_add(struct loader *loader, uint64_t pointer, uint64_t bytes, uint64_t stream)
 {
-    if (bytes == 0 || pointer == 0)
-        return true; /* nothing was allocated */
+    if (bytes == 0 || pointer == 0) {
+        loader->nothings++;
+        return true;
+    }
     if ((loader->live.used + 1) * 2 > loader->live.capacity && !live_grow(&loader->live))
         return load_fail(loader, "out of memory");
     struct live *slot = live_find(&loader->live, pointer);
@@ -228,8 +231,10 @@ static bool line_load(struct loader *loader, char *line)
         return true;
     if (!when_and_who(loader, columns))
         return false;
-    if (strcmp(columns[COLUMN_ACTION], "allocate failure") == 0)
+    if (strcmp(columns[COLUMN_ACTION], "allocate failure") == 0) {
+        loader->failures++;
         return true;
+    }
     if (!pointer_parse(columns[COLUMN_POINTER], &pointer))
         return load_fail(loader, "the pointer is not a hexadecimal number");
     if (!number_parse(columns[COLUMN_SIZE], 10, &bytes))
@@ -260,6 +265,34 @@ static bool line_ends_file(struct loader *loader, gzFile file, size_t length)
     return gzeof(file) || load_fail(loader, "the line holds a zero byte");
 }
 
+/* Appends " (2 things" or ", 2 things" to the reason. */
+static void kind_say(struct loader *loader, size_t count, const char *one, const char *more)
+{
+    char *reason = loader->error->reason;
+    size_t used = strlen(reason), room = sizeof(loader->error->reason) - used;
+    if (count > 0)
+        snprintf(reason + used, room, "%s%zu %s", strchr(reason, '(') == NULL ? " (" : ", ", count,
+                 count == 1 ? one : more);
+}
+
+static bool no_events(struct loader *loader)
+{
+    size_t foreign = loader->trace->foreign_frees;
+    size_t ignored = loader->failures + loader->nothings + foreign;
+    char reason[96] = "the file has no events";
+    if (ignored > 0)
+        snprintf(reason, sizeof(reason), "the file has no events: %zu line%s ignored", ignored,
+                 ignored == 1 ? " was" : "s were");
+    load_fail(loader, reason);
+    kind_say(loader, loader->failures, "failed allocation", "failed allocations");
+    kind_say(loader, loader->nothings, "allocation of nothing", "allocations of nothing");
+    kind_say(loader, foreign, "free of a pointer never allocated",
+             "frees of pointers never allocated");
+    if (ignored > 0)
+        strcat(loader->error->reason, ")");
+    return false;
+}
+
 static bool lines_load(struct loader *loader, gzFile file)
 {
     char line[LINE_BYTES];
@@ -278,7 +311,7 @@ static bool lines_load(struct loader *loader, gzFile file)
     if (code != Z_OK && code != Z_STREAM_END)
         return load_fail(loader, "the file is damaged or cut short");
     loader->line = 0;
-    return loader->trace->event_count > 0 || load_fail(loader, "the file has no events");
+    return loader->trace->event_count > 0 || no_events(loader);
 }
 
 bool trace_load(const char *path, struct trace *trace, struct trace_error *error)

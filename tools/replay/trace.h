@@ -35,7 +35,7 @@ struct trace {
 
 struct trace_error {
     size_t line; /* from 1; 0: not about a line */
-    char reason[160];
+    char reason[256];
 };
 
 /* Loads a whole trace. True: trace_free() it later. False: *error says where and why. */
