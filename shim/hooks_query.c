@@ -220,12 +220,19 @@ CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attri
 }
 
 /* A handle of a block inside a segment would open at the segment's start in the other process: the
- * offset is lost. So it is refused, and said once. */
-static CUresult ipc_refuse(void)
+ * offset is lost. Memory by handle has none at all. So it is refused, and said once. */
+static CUresult ipc_refuse(const struct pool_block *block)
 {
     static bool said;
     DEVICE_COUNT(device_for_counting(), ipc_refused, 1);
-    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+    if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (is_by_handle(block))
+        log_line(
+            "cuIpcGetMemHandle refused: memory of VRAMALLOC_BACKING=vmm has no such handle; with "
+            "VRAMALLOC_BACKING=malloc a block that starts a driver allocation (most above 32 MiB "
+            "do) has one, with VRAMALLOC_ENABLE=0 every block of cudaMalloc");
+    else
         log_line("cuIpcGetMemHandle refused: the block lies inside a pooled segment, and the other "
                  "process would see the wrong bytes; run with VRAMALLOC_ENABLE=0 to share memory");
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -241,7 +248,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
         (pooled == POOLED_LIVE && (block.tag & TAG_STREAM_ORDERED) != 0))
         return real_cuIpcGetMemHandle(handle, DRIVER_UNKNOWN_ADDRESS); /* memory of no such kind */
     if (pooled == POOLED_LIVE && block.address != block.segment_address)
-        return ipc_refuse();
+        return ipc_refuse(&block);
     CUresult result = real_cuIpcGetMemHandle(handle, dptr);
     if (result == CUDA_SUCCESS && pooled == POOLED_LIVE)
         pool_retag(dptr, block.tag | TAG_EXPORTED);
