@@ -17,6 +17,7 @@ struct driver d;
 
 static const struct subject subjects[] = {
 #ifdef WITH_RUNTIME
+    {"runtime_names", runtime_names},
     {"runtime_allocate", runtime_allocate},
     {"runtime_pointers", runtime_pointers},
     {"runtime_copies", runtime_copies},

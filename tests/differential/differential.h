@@ -111,6 +111,7 @@ struct subject {
 };
 #ifdef WITH_RUNTIME
 void runtime_allocate(void);
+void runtime_names(void);
 void runtime_pointers(void);
 void runtime_copies(void);
 void runtime_ends(void);

@@ -485,3 +485,15 @@ void runtime_ipc(void)
         RT(cudaIpcGetMemHandle(&handle, blocks[i]));
     }
 }
+
+/* Whether a program that has no driver yet finds its functions by name. */
+void runtime_names(void)
+{
+    static const char *const names[] = {"cuInit", "cuMemAlloc_v2", "cuMemFree_v2",
+                                        "cuGetProcAddress"};
+    void *self = dlopen(NULL, RTLD_NOW);
+    scope("without a driver");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        say("%s: by default %d, in the program %d", names[i], dlsym(RTLD_DEFAULT, names[i]) != NULL,
+            dlsym(self, names[i]) != NULL);
+}
