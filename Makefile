@@ -44,7 +44,7 @@ SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)
                  $(BUILD)/sim/libcudart_static.a
 
 .PHONY: all library sim replay units victims differential setup check demo oracle asan ubsan tsan coverage mutate tidy \
-        format format-check planted gpu-check gpu-bench gpu-build install uninstall clean help always
+        format format-check bench bench-programs planted gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
 all: library ## build the library
@@ -159,6 +159,7 @@ $(BUILD)/demo/frames-gpu: $(BUILD)/obj/demo/frames.o
 
 -include tests/victims/victims.mk
 -include tests/differential/differential.mk
+-include tests/bench/bench.mk
 
 setup: ## install what is needed (apt, pip); quick when all is there
 	@scripts/setup
@@ -196,6 +197,11 @@ format: ## clang-format every source file in place
 	clang-format -i $(SOURCES)
 format-check:
 	clang-format --dry-run -Werror $(SOURCES)
+
+bench: ## what the pool costs beside host allocators, without a GPU: one table (BENCH=--quick: 20 s)
+	@scripts/setup bench
+	@$(MAKE) --no-print-directory -s bench-programs
+	@BUILD='$(BUILD)' CC='$(CC)' tests/bench/run $(BENCH)
 
 # --- on a machine with a GPU ----------------------------------------------------------------------------
 
