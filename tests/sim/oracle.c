@@ -67,53 +67,41 @@ static size_t owned_first(uint64_t address)
     return low;
 }
 
-static void owned_insert(size_t at, struct owned entry)
+/* Puts `count` entries in the place of `gone` ones. */
+static void owned_splice(size_t at, size_t gone, const struct owned *parts, size_t count)
 {
-    if (owned_count == owned_room) {
+    if (owned_count - gone + count > owned_room) {
         owned_room = owned_room == 0 ? 64 : 2 * owned_room;
         owned = realloc(owned, owned_room * sizeof(*owned));
     }
-    memmove(owned + at + 1, owned + at, (owned_count - at) * sizeof(*owned));
-    owned[at] = entry;
-    owned_count++;
+    if (gone != count)
+        memmove(owned + at + count, owned + at + gone, (owned_count - at - gone) * sizeof(*owned));
+    memcpy(owned + at, parts, count * sizeof(*owned));
+    owned_count += count - gone;
 }
 
-static void owned_remove(size_t at, size_t count)
-{
-    memmove(owned + at, owned + at + count, (owned_count - at - count) * sizeof(*owned));
-    owned_count -= count;
-}
-
-/* Cuts what is remembered of dead owners in the range; the rest of them stays remembered. */
-static void owned_clear(uint64_t address, uint64_t bytes)
-{
-    uint64_t end = address + bytes;
-    size_t at = owned_first(address);
-    while (at < owned_count && owned[at].address < end) {
-        struct owned old = owned[at];
-        uint64_t old_end = old.address + old.bytes;
-        owned_remove(at, 1);
-        if (old.address < address) {
-            owned_insert(at++, (struct owned){old.address, address - old.address, old.generation,
-                                              old.alive, old.context});
-        }
-        if (old_end > end)
-            owned_insert(
-                at++, (struct owned){end, old_end - end, old.generation, old.alive, old.context});
-    }
-}
-
+/* A new owner. What is remembered of dead ones outside of its range stays remembered. */
 static void note_alloc(uint64_t address, uint64_t bytes)
 {
     struct context *context = NULL;
     context_current(&context);
-    size_t at = owned_first(address);
-    for (; at < owned_count && owned[at].address < address + bytes; at++)
-        if (owned[at].alive)
+    uint64_t end = address + bytes;
+    size_t from = owned_first(address), to = from, count = 0;
+    struct owned parts[3];
+    for (; to < owned_count && owned[to].address < end; to++)
+        if (owned[to].alive)
             hazard("block handed out while another lives there", address, bytes);
-    owned_clear(address, bytes);
-    owned_insert(owned_first(address),
-                 (struct owned){address, bytes, ++generations, true, context});
+    if (to > from && owned[from].address < address) {
+        parts[count] = owned[from];
+        parts[count++].bytes = address - owned[from].address;
+    }
+    parts[count++] = (struct owned){address, bytes, ++generations, true, context};
+    if (to > from && owned[to - 1].address + owned[to - 1].bytes > end) {
+        parts[count] = owned[to - 1];
+        parts[count].address = end;
+        parts[count++].bytes = owned[to - 1].address + owned[to - 1].bytes - end;
+    }
+    owned_splice(from, to - from, parts, count);
 }
 
 /* Returns whether that changed anything. */
