@@ -64,7 +64,7 @@ $(BUILD)/flags: always
 
 $(BUILD)/obj/pool/%.o: pool/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(WHOLE) -fPIC -fvisibility=hidden -c -o $@ $<
+	$(CC) $(BASE) $(CFLAGS) $(WHOLE) -fPIC -fvisibility=hidden -ftls-model=initial-exec -c -o $@ $<
 
 $(BUILD)/obj/shim/%.o: shim/%.c $(BUILD)/flags | $(CUDA_INCLUDE)/cuda.h
 	@mkdir -p $(@D)

@@ -355,10 +355,13 @@ bool arena_may_grow_locked(const struct pool *pool, uint64_t bytes)
     return pool->stats.backed_bytes + bytes <= budget_bytes_locked(pool, percent);
 }
 
-bool arena_within_budget_locked(const struct pool *pool)
+uint64_t arena_over_budget_locked(const struct pool *pool)
 {
-    return pool->backing.acquire_parts != NULL || /* given back before anything is grown */
-           pool->stats.backed_bytes <= budget_bytes_locked(pool, pool->config.slack_percent);
+    if (pool->backing.acquire_parts != NULL) /* given back before anything is grown */
+        return 0;
+    uint64_t budget_bytes = budget_bytes_locked(pool, pool->config.slack_percent);
+    uint64_t backed_bytes = pool->stats.backed_bytes;
+    return backed_bytes > budget_bytes ? backed_bytes - budget_bytes : 0;
 }
 
 /* The segment that has been idle for longest among those of at most `bytes`. Only the oldest few
@@ -373,12 +376,8 @@ static struct segment *idle_within(const struct pool *pool, uint64_t bytes)
 
 uint64_t arena_excess_locked(const struct pool *pool)
 {
-    const struct pool_stats *stats = &pool->stats;
-    if (arena_within_budget_locked(pool))
-        return 0;
-    uint64_t budget = budget_bytes_locked(pool, pool->config.slack_percent);
-    uint64_t over = least(stats->backed_bytes - budget, stats->idle_segment_bytes);
-    return idle_within(pool, over) != NULL ? over : 0;
+    uint64_t over_bytes = least(arena_over_budget_locked(pool), pool->stats.idle_segment_bytes);
+    return over_bytes > 0 && idle_within(pool, over_bytes) != NULL ? over_bytes : 0;
 }
 
 void arena_idle_add(struct pool *pool, struct segment *segment)

@@ -1,7 +1,8 @@
 /* cache.c - what each thread keeps of a pool for its next requests, without a lock.
  *
  * A thread has a cache a pool: slots by size class (a magazine each), runs of up to 1 MiB by their
- * exact length, and notes of the blocks it was handed, by address. A request that finds a block
+ * exact length, some larger ones while it is the only thread that asks, and notes of the blocks it
+ * was handed, by address. A request that finds a block
  * here, the beginning of a free that finds its note, and its end where there is room touch nothing
  * that other threads write: no lock, no shared counter. What was done is counted here and added to
  * the pool's statistics when the thread next takes the lock, or when somebody looks.
@@ -19,11 +20,17 @@
  * compare-and-swap of serial number and state, and memory of runs and slabs never becomes anything
  * else while the pool lives.
  *
+ * The lone thread is the one whose last LONE_TURNS turns under the lock no other thread's came
+ * between. Its larger runs go back when another thread takes the lock, when it looks for
+ * a run under the lock itself (the choice among holes is then the same as if it kept none; without
+ * that, blocks of many sizes needed half as much again), and wherever all that is kept does. So the
+ * levels, which large blocks move most, stay exact.
+ *
  * Nothing is kept (pool.caching is false) where memory is scarce and where several pools add up
  * their levels. Where what is held exceeds what the slack allows, a free that takes the lock gives
  * back what its thread keeps, and one in 64 what all threads keep, so that a segment does not stay
  * for the sake of a few kept blocks. The levels' highest values are exact for one thread; with more
- * they may be off by what the threads' caches can hold, about 5 MiB each.
+ * they may be off by what each of their caches can hold of small blocks, about 5 MiB.
  *
  * Source of the ideas: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), for magazines; the
  * kernel's sys_membarrier for the fence. What it leaves out: frees that wait for the GPU, requests
@@ -46,6 +53,8 @@ enum {
     RUN_SETS_BITS = 5,
     RUN_SETS = 1 << RUN_SETS_BITS,
     RUN_WAYS = 4,
+    RUN_LARGE = RUN_SETS, /* the set of the larger ones */
+    LONE_TURNS = 32,
     WAIT_NAPS_MAX = 1000,
     YIELDS = 64
 };
@@ -112,7 +121,7 @@ struct cache {
     uint32_t claimed;           /* somebody else wants to be */
     struct pool *pool;          /* NULL: none. Changes with that pool's lock held, or from NULL */
     uint64_t blocks;            /* that are kept; others may read it */
-    uint64_t run_bytes;         /* of runs that are kept */
+    uint64_t run_bytes;         /* of runs that are kept, without the larger ones */
     uint64_t serial;            /* the last one given; up to serial_end are this cache's */
     uint64_t serial_end;
     struct changes changes;
@@ -120,7 +129,7 @@ struct cache {
     struct cache *next;
     struct cache *next_spare;
     struct magazine slots[SIZE_CLASS_COUNT];
-    struct run_set runs[RUN_SETS];
+    struct run_set runs[RUN_SETS + 1];
     struct note notes[NOTES];
 };
 
@@ -166,6 +175,12 @@ static void cache_leave(struct cache *cache)
 static bool caching(const struct pool *pool)
 {
     return __atomic_load_n(&pool->caching, __ATOMIC_RELAXED);
+}
+
+/* The thread is the lone one, which may keep larger runs. */
+static bool lone(const struct cache *cache)
+{
+    return __atomic_load_n(&cache->pool->lone, __ATOMIC_RELAXED) == cache;
 }
 
 /* --- counting --------------------------------------------------------------------------------- */
@@ -298,7 +313,7 @@ void cache_note(struct pool *pool, struct run *run, uint32_t slot, uint64_t addr
 {
     struct cache *cache = cache_own(pool);
     struct kept handed = {address, run, slot};
-    if (cache != NULL && block_bytes_of(run, slot) <= POOL_CACHED_BYTES_MAX)
+    if (cache != NULL && (block_bytes_of(run, slot) <= POOL_KEPT_BYTES_MAX || lone(cache)))
         note_set(cache, &handed, block_word_get(block_info_of(run, slot)));
 }
 
@@ -311,8 +326,15 @@ static uint32_t slots_max(int class_index)
     return slots < SLOTS_MAX ? slots : SLOTS_MAX;
 }
 
+static bool large(uint64_t pages)
+{
+    return pages > POOL_KEPT_BYTES_MAX / POOL_PAGE_BYTES;
+}
+
 static struct run_set *run_set_of(struct cache *cache, uint64_t pages)
 {
+    if (large(pages))
+        return &cache->runs[RUN_LARGE];
     uint64_t hash = pages * UINT64_C(0x9E3779B97F4A7C15);
     return &cache->runs[hash >> (64 - RUN_SETS_BITS)];
 }
@@ -342,24 +364,37 @@ static bool slot_push(struct cache *cache, int class_index, const struct kept *k
 
 static bool run_pop(struct cache *cache, uint64_t pages, struct kept *kept_out)
 {
-    if (cache->run_bytes == 0)
-        return false;
     struct run_set *set = run_set_of(cache, pages);
     for (int way = 0; way < RUN_WAYS; way++) {
         if (set->pages[way] != pages)
             continue;
         *kept_out = set->block[way];
         set->pages[way] = 0;
-        cache->run_bytes -= pages * POOL_PAGE_BYTES;
+        if (!large(pages))
+            cache->run_bytes -= pages * POOL_PAGE_BYTES;
         return true;
     }
     return false;
 }
 
-static bool run_push(struct cache *cache, uint64_t pages, const struct kept *kept)
+/* Whether nothing would go back to the driver if the lone thread freed a large run: see
+ * over_find(). Above POOL_LARGE_BYTES it has a segment to itself. */
+static bool large_fits(const struct cache *cache, uint64_t bytes)
+{
+    uint64_t over_bytes = __atomic_load_n(&cache->pool->over_bytes, __ATOMIC_RELAXED);
+    return lone(cache) && (over_bytes == 0 || (bytes > POOL_LARGE_BYTES && bytes > over_bytes));
+}
+
+static bool run_fits(const struct cache *cache, uint64_t pages)
 {
     uint64_t bytes_max = __atomic_load_n(&cache->pool->cache_run_bytes, __ATOMIC_RELAXED);
-    if (cache->run_bytes + pages * POOL_PAGE_BYTES > bytes_max)
+    uint64_t bytes = pages * POOL_PAGE_BYTES;
+    return large(pages) ? large_fits(cache, bytes) : cache->run_bytes + bytes <= bytes_max;
+}
+
+static bool run_push(struct cache *cache, uint64_t pages, const struct kept *kept)
+{
+    if (!run_fits(cache, pages))
         return false;
     struct run_set *set = run_set_of(cache, pages);
     for (int way = 0; way < RUN_WAYS; way++) {
@@ -367,7 +402,8 @@ static bool run_push(struct cache *cache, uint64_t pages, const struct kept *kep
             continue;
         set->block[way] = *kept;
         set->pages[way] = pages;
-        cache->run_bytes += pages * POOL_PAGE_BYTES;
+        if (!large(pages))
+            cache->run_bytes += pages * POOL_PAGE_BYTES;
         return true;
     }
     return false;
@@ -455,19 +491,6 @@ bool cache_free_finish(const struct pool_block *block)
 /* --- with the lock, the thread's own -------------------------------------------------------------
  */
 
-void cache_fold(struct pool *pool)
-{
-    struct cache *cache = cache_own(pool);
-    if (cache == NULL)
-        return;
-    changes_fold(pool, &cache->changes);
-    if (cache->serial == cache->serial_end) {
-        cache->serial = pool->last_serial;
-        pool->last_serial += SERIALS;
-        cache->serial_end = pool->last_serial;
-    }
-}
-
 void cache_refill(struct pool *pool, int class_index)
 {
     struct cache *cache = cache_own(pool);
@@ -507,27 +530,34 @@ static uint64_t magazine_drain(struct pool *pool, struct cache *cache, int class
     return drained;
 }
 
+static uint64_t run_set_drain(struct pool *pool, struct cache *cache, struct run_set *set)
+{
+    uint64_t drained = 0;
+    for (int way = 0; way < RUN_WAYS; way++) {
+        if (set->pages[way] == 0)
+            continue;
+        pool_block_drop_locked(pool, set->block[way].run, POOL_SLOT_NONE);
+        if (!large(set->pages[way]))
+            cache->run_bytes -= set->pages[way] * POOL_PAGE_BYTES;
+        set->pages[way] = 0;
+        drained++;
+    }
+    blocks_by(cache, -drained);
+    return drained;
+}
+
 static uint64_t run_sets_drain(struct pool *pool, struct cache *cache)
 {
     uint64_t drained = 0;
-    for (int i = 0; i < RUN_SETS && cache->run_bytes > 0; i++) {
-        for (int way = 0; way < RUN_WAYS; way++) {
-            struct run_set *set = &cache->runs[i];
-            if (set->pages[way] == 0)
-                continue;
-            pool_block_drop_locked(pool, set->block[way].run, POOL_SLOT_NONE);
-            cache->run_bytes -= set->pages[way] * POOL_PAGE_BYTES;
-            set->pages[way] = 0;
-            drained++;
-        }
-    }
-    blocks_by(cache, -drained);
+    for (int i = 0; i < RUN_SETS && cache->run_bytes > 0; i++)
+        drained += run_set_drain(pool, cache, &cache->runs[i]);
     return drained;
 }
 
 static uint64_t cache_drain(struct pool *pool, struct cache *cache)
 {
     uint64_t drained = run_sets_drain(pool, cache);
+    drained += run_set_drain(pool, cache, &cache->runs[RUN_LARGE]);
     for (int i = 0; i < SIZE_CLASS_COUNT && cache->blocks > 0; i++)
         drained += magazine_drain(pool, cache, i, 0);
     return drained;
@@ -539,10 +569,19 @@ void cache_spill(struct pool *pool, const struct pool_block *block)
     if (cache == NULL || !caching(pool))
         return;
     int class_index = class_of(block->record, block->slot);
-    if (class_index < 0)
+    if (block->block_bytes > POOL_KEPT_BYTES_MAX)
+        run_set_drain(pool, cache, &cache->runs[RUN_LARGE]);
+    else if (class_index < 0)
         run_sets_drain(pool, cache);
     else if (cache->slots[class_index].count >= slots_max(class_index))
         magazine_drain(pool, cache, class_index, slots_max(class_index) / 2);
+}
+
+void cache_yield_large(struct pool *pool)
+{
+    struct cache *cache = pool->lone;
+    if (cache != NULL && cache == cache_own(pool))
+        run_set_drain(pool, cache, &cache->runs[RUN_LARGE]);
 }
 
 /* --- with the lock, everybody's ------------------------------------------------------------------
@@ -637,14 +676,16 @@ static bool cache_check(const struct cache *cache, uint64_t *blocks, uint64_t *b
 {
     uint64_t before = *blocks, run_bytes = 0;
     bool right = true;
-    for (int i = 0; i < RUN_SETS; i++) {
+    for (int i = 0; i < RUN_SETS + 1; i++) {
         for (int way = 0; way < RUN_WAYS; way++) {
             const struct run_set *set = &cache->runs[i];
             if (set->pages[way] == 0)
                 continue;
             right = right && kept_check(&set->block[way], blocks, bytes) &&
-                    set->block[way].run->pages == set->pages[way];
-            run_bytes += set->pages[way] * POOL_PAGE_BYTES;
+                    set->block[way].run->pages == set->pages[way] &&
+                    large(set->pages[way]) == (i == RUN_LARGE);
+            if (i < RUN_LARGE)
+                run_bytes += set->pages[way] * POOL_PAGE_BYTES;
         }
     }
     for (int i = 0; i < SIZE_CLASS_COUNT; i++)
@@ -677,6 +718,72 @@ uint64_t caches_flush(struct pool *pool)
     return drained;
 }
 
+/* --- the lone thread, with the lock
+ * ---------------------------------------------------------------
+ */
+
+/* What is held beyond the budget, and would go back if a segment no longer than that became idle.
+ * UINT64_MAX: some is idle already. */
+static void over_find(struct pool *pool)
+{
+    uint64_t over_bytes =
+        arena_excess_locked(pool) > 0 ? UINT64_MAX : arena_over_budget_locked(pool);
+    if (pool->over_bytes != over_bytes)
+        __atomic_store_n(&pool->over_bytes, over_bytes, __ATOMIC_RELAXED);
+}
+
+static void large_notes_drop(struct cache *cache)
+{
+    for (int i = 0; i < NOTES; i++) {
+        struct note *note = &cache->notes[i];
+        if (note->address != 0 && note->slot == POOL_SLOT_NONE && large(note->run->pages))
+            note->address = 0;
+    }
+}
+
+static void lone_end(struct pool *pool)
+{
+    struct cache *cache = pool->lone;
+    if (cache == NULL)
+        return;
+    caches_stop(pool);
+    __atomic_store_n(&pool->lone, NULL, __ATOMIC_RELAXED);
+    if (cache->stopped) {
+        changes_fold(pool, &cache->changes);
+        run_set_drain(pool, cache, &cache->runs[RUN_LARGE]);
+        large_notes_drop(cache);
+    }
+    caches_resume(pool);
+}
+
+/* Whether the calling thread, whose turn it is, is still the lone one, or is so from now on. */
+static void lone_find(struct pool *pool, struct cache *cache)
+{
+    if (__builtin_expect(pool->lone_thread != mine, 0)) {
+        pool->lone_thread = mine;
+        pool->lone_turns = 0;
+        lone_end(pool);
+    } else if (pool->lone == NULL && cache != NULL && ++pool->lone_turns >= LONE_TURNS) {
+        __atomic_store_n(&pool->lone, cache, __ATOMIC_RELAXED);
+    }
+}
+
+void cache_fold(struct pool *pool)
+{
+    struct cache *cache = cache_own(pool);
+    lone_find(pool, cache);
+    if (cache == NULL)
+        return;
+    changes_fold(pool, &cache->changes);
+    if (pool->lone == cache)
+        over_find(pool);
+    if (cache->serial == cache->serial_end) {
+        cache->serial = pool->last_serial;
+        pool->last_serial += SERIALS;
+        cache->serial_end = pool->last_serial;
+    }
+}
+
 void caches_decide(struct pool *pool)
 {
     bool wanted = !pool->closed && !pool->config.uncached && !pool->scarce &&
@@ -685,6 +792,7 @@ void caches_decide(struct pool *pool)
     run_bytes = run_bytes < RUN_BYTES_MAX ? run_bytes : RUN_BYTES_MAX;
     if (pool->cache_run_bytes != run_bytes)
         __atomic_store_n(&pool->cache_run_bytes, run_bytes, __ATOMIC_RELAXED);
+    over_find(pool);
     if (wanted == pool->caching)
         return;
     __atomic_store_n(&pool->caching, wanted, __ATOMIC_RELAXED);
@@ -718,6 +826,7 @@ void caches_leave(struct pool *pool)
     __atomic_store_n(&pool->caching, false, __ATOMIC_RELAXED);
     caches_stop(pool);
     caches_fold(pool);
+    pool->lone = NULL;
     for (EACH_CACHE(c, pool)) {
         if (!c->stopped)
             continue;
@@ -769,6 +878,8 @@ static void cache_end(struct cache *cache)
     lock_take(&pool->lock);
     if (serves(cache, pool) && !pool->closed &&
         __atomic_load_n(&cache->busy, __ATOMIC_RELAXED) == 0) {
+        if (pool->lone == cache)
+            lone_end(pool);
         changes_fold(pool, &cache->changes);
         cache_drain(pool, cache);
         cache_reset(cache);

@@ -370,6 +370,8 @@ static bool take(struct pool *pool, struct request *request, enum holes holes,
 {
     lock_take(&pool->lock);
     cache_fold(pool);
+    if (request->class_index < 0 || slab_would_be_made(pool, request))
+        cache_yield_large(pool);
     bool taken = take_locked(pool, request, holes, address_out);
     if (taken && request->class_index >= 0 && request->stream == POOL_NO_STREAM)
         cache_refill(pool, request->class_index);
@@ -580,7 +582,7 @@ enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, 
     if (bytes > POOL_MAX_BLOCK_BYTES)
         return refuse(pool, false);
     request_size(&request);
-    if (stream == POOL_NO_STREAM && bytes <= POOL_CACHED_BYTES_MAX) {
+    if (stream == POOL_NO_STREAM) {
         if (cache_alloc(pool, bytes, request.class_index, request.pages, tag, address_out))
             return POOL_OK;
         cache_bind(pool);
@@ -635,17 +637,13 @@ static bool block_around_locked(const struct segment *segment, uint64_t address,
     return block_out->state != POOL_BLOCK_FREE && block_out->state != POOL_BLOCK_CACHED;
 }
 
-/* LIVE -> RELEASING, unless another thread was first: to a small block its note may have led it. */
+/* LIVE -> RELEASING, unless another thread was first, which its note may have led there. */
 static bool release_begin_locked(const struct pool_block *block)
 {
     struct block_info *info = block_info_of(block->record, block->slot);
     uint64_t live = block_word(block->serial, POOL_BLOCK_LIVE);
     if (block->state != POOL_BLOCK_LIVE)
         return false;
-    if (block->block_bytes > POOL_CACHED_BYTES_MAX) {
-        block_state_set(info, POOL_BLOCK_RELEASING);
-        return true;
-    }
     return __atomic_compare_exchange_n(&info->word, &live,
                                        block_word(block->serial, POOL_BLOCK_RELEASING), false,
                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -694,18 +692,15 @@ uint64_t pool_free_finish(const struct pool_block *block)
 {
     struct pool *pool = block->pool;
     uint64_t excess_bytes = 0;
-    bool small = block->block_bytes <= POOL_CACHED_BYTES_MAX;
-    if (small && cache_free_finish(block))
+    if (cache_free_finish(block))
         return 0;
-    if (small)
-        cache_bind(pool);
+    cache_bind(pool);
     lock_take(&pool->lock);
     if (releasing_locked(pool, block)) {
-        if (small)
-            cache_spill(pool, block);
+        cache_spill(pool, block);
         pool_block_free_locked(pool, block);
         pool->stats.frees++;
-        if (!arena_within_budget_locked(pool))
+        if (arena_over_budget_locked(pool) > 0)
             caches_yield(pool);
         excess_bytes = arena_excess_locked(pool);
     }
@@ -799,7 +794,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t keep_bytes)
     if (keep_bytes == UINT64_MAX) {
         lock_take(&pool->lock);
         cache_fold(pool);
-        if (!pool->closed && !arena_within_budget_locked(pool))
+        if (!pool->closed && arena_over_budget_locked(pool) > 0)
             caches_yield(pool);
         if (!pool->closed)
             empty_settle_locked(pool);

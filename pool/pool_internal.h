@@ -27,9 +27,9 @@
 #define POOL_LARGE_BYTES                                                                           \
     ((uint64_t)32 << 20) /* blocks above this get segments of their own size                       \
                           */
-#define POOL_MEDIUM_BYTES     ((uint64_t)1 << 20) /* above this the driver takes whole 2 MiB */
-#define POOL_CACHED_BYTES_MAX ((uint64_t)1 << 20) /* larger blocks always go by the lock */
-#define POOL_SLOT_NONE        UINT32_MAX /* pool_block.slot of a block that is a whole run */
+#define POOL_MEDIUM_BYTES   ((uint64_t)1 << 20) /* above this the driver takes whole 2 MiB */
+#define POOL_KEPT_BYTES_MAX ((uint64_t)1 << 20) /* larger ones a lone thread alone keeps */
+#define POOL_SLOT_NONE      UINT32_MAX          /* pool_block.slot of a block that is a whole run */
 
 /* Read and written with __atomic, relaxed, where a thread may do so without the lock (cache.c). */
 struct block_info {
@@ -190,7 +190,11 @@ struct pool {
     uint64_t last_serial;
     bool caching;             /* threads may keep blocks: see cache.c. Atomic */
     uint64_t cache_run_bytes; /* of runs that a thread may keep. Atomic */
+    uint64_t over_bytes;      /* see over_find() in cache.c. Atomic */
     uint32_t cache_yields;    /* see caches_yield() */
+    struct cache *lone;       /* of the only thread that asks; NULL: not known. Atomic */
+    const void *lone_thread;  /* that took the lock last, and how often in turn */
+    uint32_t lone_turns;
     uint32_t cache_place;     /* which of a thread's caches is this pool's */
     uint64_t releasing_bytes; /* taken out of the map, not yet given back; the limit counts them */
     uint32_t releases;        /* in flight */
@@ -219,7 +223,7 @@ static inline void levels_changed(struct pool *pool)
 
 /* --- cache.c -------------------------------------------------------------------------------
  *
- * Without the lock, for blocks of up to POOL_CACHED_BYTES_MAX: */
+ * Without the lock: */
 
 /* A block of this size that the calling thread keeps. class_index: -1 for a run of `pages`. */
 bool cache_alloc(struct pool *pool, uint64_t bytes, int class_index, uint64_t pages, uint32_t tag,
@@ -237,14 +241,17 @@ void cache_bind(struct pool *pool);
 
 /* With the lock held: */
 
-/* Counts what the calling thread did without the lock, and renews its serial numbers. */
+/* A thread's turn begins: counts what it did without the lock, and renews its serial numbers. */
 void cache_fold(struct pool *pool);
 
-/* Notes a block that the calling thread was handed, so that its free finds it; no large one. */
+/* Notes a block that the calling thread was handed, so that its free finds it. */
 void cache_note(struct pool *pool, struct run *run, uint32_t slot, uint64_t address);
 
 /* Takes some more free slots of a class for the calling thread, if it keeps none. */
 void cache_refill(struct pool *pool, int class_index);
+
+/* It looks for a run: gives back the large ones it keeps. */
+void cache_yield_large(struct pool *pool);
 
 /* The calling thread could not keep this block: gives back a part of what it keeps of its kind. */
 void cache_spill(struct pool *pool, const struct pool_block *block);
@@ -389,8 +396,9 @@ void arena_idle_remove(struct pool *pool, struct segment *segment);
  * were released. Called with no lock. Returns the bytes released. */
 uint64_t arena_release(struct pool *pool, uint64_t keep_bytes, uint64_t want_bytes);
 
-/* Whether what is held stays within what the slack allows, so that nothing is to be given back. */
-bool arena_within_budget_locked(const struct pool *pool);
+/* What is held beyond what the slack allows, so that as much of it as is idle is to be given back.
+ */
+uint64_t arena_over_budget_locked(const struct pool *pool);
 
 /* Whether `bytes` more may be held without another look for memory that is there already: pending
  * frees, holes, parts. */

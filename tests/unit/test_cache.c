@@ -87,6 +87,108 @@ static void peaks_of_one_thread_are_exact(void **state)
     sim_pool_end(sim, pool);
 }
 
+static const uint64_t large_sizes[] = {(1 << 20) + 1, 5 << 20, (uint64_t)1 << 30};
+enum { LARGE_SIZES = sizeof(large_sizes) / sizeof(large_sizes[0]), TURNS_ENOUGH = 50 };
+
+static void be_lone(struct pool *pool, uint64_t bytes)
+{
+    for (int i = 0; i < TURNS_ENOUGH; i++)
+        keep_one(pool, bytes);
+}
+
+static void a_lone_thread_keeps_large_blocks_too(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LARGE_SIZES; i++) {
+        struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+        struct pool *pool = cached_pool(sim);
+        be_lone(pool, large_sizes[i]);
+        uint64_t address = keep_one(pool, large_sizes[i]);
+        lock_take(&pool->lock); /* who takes it again hangs */
+        for (int round = 0; round < 100; round++)
+            assert_int_equal(keep_one(pool, large_sizes[i]), address);
+        lock_give(&pool->lock);
+        sim_backing_check(sim, pool);
+        sim_pool_end(sim, pool);
+    }
+}
+
+/* As the shim frees: what is then held beyond the budget goes back. */
+static void free_and_trim(struct pool *pool, uint64_t address)
+{
+    struct pool_block block;
+    assert_int_equal(pool_free_begin(address, &block), POOL_OK);
+    if (pool_free_finish(&block) > 0)
+        pool_trim(pool, UINT64_MAX);
+}
+
+static uint64_t held_after_ten_are_freed(bool uncached)
+{
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = uncached ? sim_pool_create_uncached(sim, 0) : cached_pool(sim);
+    uint64_t block[10];
+    be_lone(pool, 5 << 20);
+    for (int i = 0; i < 10; i++)
+        block[i] = sim_alloc(pool, (uint64_t)1 << 30);
+    for (int i = 0; i < 10; i++)
+        free_and_trim(pool, block[i]);
+    uint64_t held_bytes = sim->held_bytes;
+    sim_backing_check(sim, pool);
+    sim_pool_end(sim, pool);
+    return held_bytes;
+}
+
+static void a_large_block_beyond_the_budget_is_not_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(held_after_ten_are_freed(false), held_after_ten_are_freed(true));
+}
+
+/* The hole that a large block leaves is there for every other one at once. */
+static void a_kept_large_block_is_a_hole_to_the_next(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    struct pool_stats before, after;
+    be_lone(pool, 24 << 20);
+    uint64_t address = keep_one(pool, 24 << 20);
+    pool_stats_read(pool, &before);
+    assert_int_equal(keep_one(pool, 20 << 20), address);
+    pool_stats_read(pool, &after);
+    assert_int_equal(after.segment_acquires, before.segment_acquires);
+    sim_pool_end(sim, pool);
+}
+
+static void *takes_a_turn(void *pool)
+{
+    keep_one(pool, 3 << 20);
+    return NULL;
+}
+
+static void another_threads_turn_ends_it(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    struct pool_stats stats;
+    pthread_t thread;
+    be_lone(pool, (uint64_t)1 << 30);
+    assert_non_null(pool->lone);
+    uint64_t block = sim_alloc(pool, 1 << 30); /* not counted yet */
+    pthread_create(&thread, NULL, takes_a_turn, pool);
+    pthread_join(thread, NULL);
+    assert_null(pool->lone);
+    pool_stats_read(pool, &stats);
+    assert_int_equal(stats.peak_live_block_bytes, ((uint64_t)1 << 30) + (3 << 20));
+    sim_free(block);
+    sim_backing_check(sim, pool); /* it went by the lock: nothing large is kept */
+    assert_int_equal(stats.live_blocks, 1);
+    pool_stats_read(pool, &stats);
+    assert_int_equal(stats.largest_free_run_bytes, (uint64_t)1 << 30);
+    sim_pool_end(sim, pool);
+}
+
 static void where_memory_is_scarce_nothing_is_kept(void **state)
 {
     (void)state;
@@ -336,6 +438,10 @@ int main(void)
         cmocka_unit_test(a_hit_takes_no_lock),
         cmocka_unit_test(a_kept_block_is_free_to_all_who_ask),
         cmocka_unit_test(peaks_of_one_thread_are_exact),
+        cmocka_unit_test(a_lone_thread_keeps_large_blocks_too),
+        cmocka_unit_test(a_large_block_beyond_the_budget_is_not_kept),
+        cmocka_unit_test(a_kept_large_block_is_a_hole_to_the_next),
+        cmocka_unit_test(another_threads_turn_ends_it),
         cmocka_unit_test(where_memory_is_scarce_nothing_is_kept),
         cmocka_unit_test(what_others_keep_is_no_reason_to_fail),
         cmocka_unit_test(a_block_freed_elsewhere_leaves_a_stale_note),
