@@ -80,13 +80,26 @@ static CUresult transfer_submit(CUstream handle, const struct work *work, struct
     return result == CUDA_SUCCESS ? work_submit(*out, work) : result;
 }
 
+static bool on_card(CUdeviceptr address)
+{
+    const struct block *block = card_find(address);
+    return block != NULL && block->kind != BLOCK_HOST && block->kind != BLOCK_REGISTERED;
+}
+
+/* Host memory is none of the oracle's, though the card's may have been there once. */
+static struct vrsim_range touched(CUdeviceptr address, size_t bytes, int write)
+{
+    return (struct vrsim_range){address, on_card(address) ? bytes : 0, write};
+}
+
 static CUresult copy_submit(CUstream handle, unsigned int sides, CUdeviceptr destination,
                             CUdeviceptr source, size_t bytes, struct stream **out)
 {
     if (!transfer_reaches(destination, bytes, sides & TO_DEVICE) ||
         !transfer_reaches(source, bytes, sides & FROM_DEVICE))
         return CUDA_ERROR_INVALID_VALUE;
-    const struct vrsim_range ranges[2] = {{destination, bytes, 1}, {source, bytes, 0}};
+    const struct vrsim_range ranges[2] = {touched(destination, bytes, 1),
+                                          touched(source, bytes, 0)};
     struct work work = {.kind = OP_KERNEL,
                         .copies = true,
                         .duration_ns = bytes / COPY_BYTES_A_NS,
@@ -106,12 +119,6 @@ CUresult transfer_copy_async(CUstream handle, unsigned int sides, CUdeviceptr de
     if (bytes == 0)
         return CUDA_SUCCESS;
     return copy_submit(handle, sides, destination, source, bytes, &stream);
-}
-
-static bool on_card(CUdeviceptr address)
-{
-    const struct block *block = card_find(address);
-    return block != NULL && block->kind != BLOCK_HOST && block->kind != BLOCK_REGISTERED;
 }
 
 CUresult transfer_copy(CUstream handle, unsigned int sides, CUdeviceptr destination,

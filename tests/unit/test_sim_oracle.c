@@ -197,6 +197,19 @@ static void memory_given_back_under_a_block_is_caught(void **state)
     assert_int_equal(vrsim_hazards(), 1);
 }
 
+/* Where the card's memory was once, the host's may be now. */
+static void copies_to_the_host_are_no_use_of_freed_memory(void **state)
+{
+    (void)state;
+    static char host[BYTES];
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)host;
+    vrsim_note_alloc(address, BYTES);
+    assert_int_equal(vrsim_note_free(address), 1);
+    assert_int_equal(cuMemcpyDtoH(host, arena + (1 << 20), BYTES), CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyHtoD(arena + (1 << 20), host, BYTES), CUDA_SUCCESS);
+    assert_int_equal(vrsim_hazards(), 0);
+}
+
 /* A reused handle is another stream: no order with the old one's work. */
 static void reused_stream_handle_is_no_order(void **state)
 {
@@ -212,7 +225,6 @@ static void reused_stream_handle_is_no_order(void **state)
     assert_int_equal(vrsim_hazards(), 1);
 }
 
-/* The driver's own calls, used rightly at random, raise nothing. */
 /* Memory by handle: only a device that was let at it may use it. */
 static void access_that_was_not_allowed_is_caught(void **state)
 {
@@ -245,6 +257,7 @@ static void access_that_was_not_allowed_is_caught(void **state)
     assert_int_equal(cuMemAddressFree(address, bytes), CUDA_SUCCESS);
 }
 
+/* The driver's own calls, used rightly at random, raise nothing. */
 static void correct_programs_raise_nothing(void **state)
 {
     enum { LIVE = 8, STEPS = 2000 };
@@ -290,6 +303,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_failed_free_ends_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_block_handed_out_twice_is_caught, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_given_back_under_a_block_is_caught, setup, teardown),
+        cmocka_unit_test_setup_teardown(copies_to_the_host_are_no_use_of_freed_memory, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(reused_stream_handle_is_no_order, setup, teardown),
         cmocka_unit_test_setup_teardown(access_that_was_not_allowed_is_caught, setup, teardown),
         cmocka_unit_test_setup_teardown(correct_programs_raise_nothing, setup, teardown),
