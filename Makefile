@@ -207,9 +207,26 @@ bench: ## what the pool costs beside host allocators, without a GPU: one table (
 
 gpu-build: library ## build the programs for a real GPU (needs nvcc)
 	@BUILD=$(BUILD) tests/gpu/build
-# The library with a fault: fences are taken to have passed. tests/gpu/check and tests/checks/oracle must see it fail.
-planted:
-	@$(MAKE) --no-print-directory -s library BUILD='$(BUILD)/planted' CFLAGS='$(CFLAGS) -DVRAMALLOC_PLANT_NO_FENCE'
+# The library with a fault each, which tests/checks/oracle must see fail; tests/gpu/check as well the first, which takes
+# every fence as passed.
+PLANTED       := no_fence late_fence one_stream tail_free stream_handle
+PLANTED_PARTS := pool/limbo shim/capture shim/fence shim/hooks_memory
+
+define planted_rules
+$(BUILD)/planted/$(1)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $$(@D)
+	$(CC) $(BASE) $(CFLAGS) -DVRAMALLOC_PLANT_$(shell echo $(1) | tr a-z A-Z) -O2 -fPIC -fvisibility=hidden \
+	    -ftls-model=initial-exec -isystem $(CUDA_INCLUDE) -c -o $$@ $$<
+
+$(BUILD)/planted/$(1)/libvramalloc.so: $(LIBRARY) $(PLANTED_PARTS:%=$(BUILD)/planted/$(1)/obj/%.o)
+	$(CC) $(CFLAGS) $(PIECES) -shared -o $$@ $$(filter %.o,$$^) $(LIBC_PARTS) \
+	    $(filter-out $(PLANTED_PARTS:%=$(BUILD)/obj/%.o),$(POOL_OBJECTS) $(SHIM_OBJECTS)) \
+	    -Wl,--version-script=$(BUILD)/exports.map -Wl,--no-undefined -Wl,-z,relro,-z,now,-z,nodelete
+endef
+$(foreach name,$(PLANTED),$(eval $(call planted_rules,$(name))))
+
+planted: $(PLANTED:%=$(BUILD)/planted/%/libvramalloc.so)
+	@cp $(BUILD)/planted/$(firstword $(PLANTED))/libvramalloc.so $(BUILD)/planted/libvramalloc.so
 
 gpu-check: library planted ## real programs with and without the library, on a real GPU: one table
 	@BUILD=$(BUILD) tests/gpu/check
@@ -228,4 +245,4 @@ uninstall: ## remove them
 clean: ## remove build products
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/planted -name '*.d' 2>/dev/null)

@@ -212,6 +212,19 @@ static bool pending_split(struct pool *pool, struct pending *pending, uint64_t b
     return true;
 }
 
+#ifdef VRAMALLOC_PLANT_TAIL_FREE
+/* The tail merges with free neighbours, and its fence is forgotten. */
+static bool tail_free(struct pool *pool, struct pending *pending, struct pool_block *block)
+{
+    struct run *tail = buddy_split(pool, block->record, block->block_bytes / POOL_PAGE_BYTES);
+    if (tail == NULL)
+        return false;
+    pool->stats.limbo_bytes -= pending->block.block_bytes - block->block_bytes;
+    buddy_give(pool, tail);
+    return true;
+}
+#endif
+
 bool limbo_reuse(struct pool *pool, uint64_t stream_id, uint64_t block_bytes,
                  struct pool_block *block_out, uint64_t *fence_out, bool *drop_out)
 {
@@ -222,6 +235,12 @@ bool limbo_reuse(struct pool *pool, uint64_t stream_id, uint64_t block_bytes,
     *drop_out = false;
     if (pending->block.block_bytes > block_bytes) {
         block_out->block_bytes = block_bytes;
+#ifdef VRAMALLOC_PLANT_TAIL_FREE
+        if (!tail_free(pool, pending, block_out))
+            return false;
+    }
+    if (false) {
+#endif
         return pending_split(pool, pending, block_bytes);
     }
     bucket_remove(pool, pending);

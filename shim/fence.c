@@ -127,6 +127,10 @@ CUresult fence_after_stream(struct context *context, CUstream stream, bool ptsz,
     CUresult (*record)(CUevent, CUstream) = ptsz ? real_cuEventRecord_ptsz : real_cuEventRecord;
     if (record == NULL || !event_take(context, &index))
         return CUDA_ERROR_NOT_SUPPORTED;
+#ifdef VRAMALLOC_PLANT_LATE_FENCE
+    *fence_out = event_fence(index);
+    return CUDA_SUCCESS;
+#endif
     CUresult result = record(entry_at(index)->event, stream);
     if (result == CUDA_SUCCESS)
         *fence_out = event_fence(index);
@@ -134,6 +138,16 @@ CUresult fence_after_stream(struct context *context, CUstream stream, bool ptsz,
         entry_return(index);
     return result;
 }
+
+#ifdef VRAMALLOC_PLANT_LATE_FENCE
+#    include <sched.h>
+void fence_record_late(uint64_t fence, CUstream stream, bool ptsz)
+{
+    sched_yield(); /* the fault needs another thread's turn here */
+    (ptsz ? real_cuEventRecord_ptsz : real_cuEventRecord)(entry_at(fence_index(fence))->event,
+                                                          stream);
+}
+#endif
 
 bool fence_after_context(struct context *context, uint64_t *fence_out)
 {
@@ -146,6 +160,9 @@ bool fence_after_context(struct context *context, uint64_t *fence_out)
         recorded = real_cuCtxRecordEvent(context->handle, entry_at(index)->event) == CUDA_SUCCESS;
         capture_gate_leave();
     }
+#ifdef VRAMALLOC_PLANT_ONE_STREAM /* of the streams that the fence is for it carries one */
+    recorded = real_cuEventRecord(entry_at(index)->event, CU_STREAM_LEGACY) == CUDA_SUCCESS;
+#endif
     if (recorded)
         *fence_out = event_fence(index);
     else
@@ -196,7 +213,7 @@ static enum backing_fence_state event_ask(uint64_t fence, CUresult (*ask)(CUeven
 
 enum backing_fence_state fence_poll(void *self, uint64_t fence)
 {
-#ifdef VRAMALLOC_PLANT_NO_FENCE /* make planted: a fault that tests/gpu/canary.cu must find */
+#ifdef VRAMALLOC_PLANT_NO_FENCE /* make planted: this one tests/gpu/canary.cu must find as well */
     return BACKING_FENCE_PASSED;
 #endif
     if ((fence & 1) != 0)

@@ -20,6 +20,11 @@
 CUresult fence_after_stream(struct context *context, CUstream stream, bool ptsz,
                             uint64_t *fence_out);
 
+#ifdef VRAMALLOC_PLANT_LATE_FENCE
+/* Records the event, when the block is listed already. */
+void fence_record_late(uint64_t fence, CUstream stream, bool ptsz);
+#endif
+
 /* A fence after all work submitted so far to `context`, which is current. False where the driver
  * has no cuCtxRecordEvent, a capture runs, or it fails: wait instead. Cost: 0.2 us. */
 bool fence_after_context(struct context *context, uint64_t *fence_out);

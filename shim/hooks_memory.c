@@ -469,6 +469,9 @@ static CUresult free_on_stream(struct context *owner, CUcontext current, CUstrea
         return free_after_stream_sync(owner, stream, ptsz, block);
     if (result == CUDA_SUCCESS) {
         pool_free_pend(block, id, fence);
+#ifdef VRAMALLOC_PLANT_LATE_FENCE
+        fence_record_late(fence, stream, ptsz);
+#endif
     } else {
         pool_free_cancel(block);
         DEVICE_COUNT(owner->device, free_failed, 1);

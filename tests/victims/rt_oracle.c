@@ -70,11 +70,10 @@ static void touch(uint64_t *random, const struct block *b, cudaStream_t s)
                  (int)roll(random, 2));
 }
 
-static void take(uint64_t *random, struct block *b, cudaStream_t s)
+static void take_bytes(uint64_t *random, struct block *b, cudaStream_t s, size_t bytes, int ordered)
 {
-    unsigned large = roll(random, 400) == 0 ? 40u << 20 : 0;
-    b->bytes = ((size_t)64 << roll(random, 16)) + roll(random, 4096) + large;
-    b->ordered = roll(random, 2) == 0;
+    b->bytes = bytes;
+    b->ordered = ordered;
     b->loose = 0;
     cudaError_t result = b->ordered ? cudaMallocAsync((void **)&b->start, b->bytes, s)
                                     : cudaMalloc((void **)&b->start, b->bytes);
@@ -87,6 +86,13 @@ static void take(uint64_t *random, struct block *b, cudaStream_t s)
     MUST(result);
     kernel_write(s, 1000 + roll(random, 300000), b->start, b->bytes);
     MUST(cudaEventRecord(b->used, s));
+}
+
+static void take(uint64_t *random, struct block *b, cudaStream_t s)
+{
+    unsigned large = roll(random, 400) == 0 ? 40u << 20 : 0;
+    size_t bytes = ((size_t)64 << roll(random, 16)) + roll(random, 4096) + large;
+    take_bytes(random, b, s, bytes, roll(random, 2) == 0);
 }
 
 static void give(uint64_t *random, struct block *b, cudaStream_t s)
@@ -136,7 +142,7 @@ static void copy(uint64_t *random, struct block *to, cudaStream_t s)
 static void wait_somehow(uint64_t *random, cudaStream_t s)
 {
     size_t free_bytes, total;
-    unsigned how = roll(random, 8);
+    unsigned how = roll(random, 32);
     if (how < 3)
         MUST(cudaStreamSynchronize(s));
     else if (how < 4 && pthread_rwlock_trywrlock(&captures) == 0) {
@@ -146,11 +152,48 @@ static void wait_somehow(uint64_t *random, cudaStream_t s)
         MUST(cudaMemGetInfo(&free_bytes, &total));
 }
 
-static void renew(int s)
+/* Freed on a stream, which then asks for a little less. */
+static void shorten(uint64_t *random, struct block *b, cudaStream_t s)
 {
-    MUST(cudaStreamDestroy(stream[s].handle)); /* its work goes on */
+    size_t bytes = b->bytes - roll(random, (unsigned)(b->bytes / 8));
+    if (!b->ordered) {
+        use(random, b, s);
+        return;
+    }
+    MUST(cudaStreamWaitEvent(s, b->used, 0));
+    MUST(cudaFreeAsync(b->start, s));
+    take_bytes(random, b, s, bytes, 1);
+}
+
+/* By the driver, for which no context need be current. */
+static void destroy_without_context(cudaStream_t handle)
+{
+    CUcontext context;
+    CUresult (*pop)(CUcontext *) = (CUresult(*)(CUcontext *))sim_function("cuCtxPopCurrent_v2");
+    CUresult (*push)(CUcontext) = (CUresult(*)(CUcontext))sim_function("cuCtxPushCurrent_v2");
+    CUresult (*destroy)(CUstream) = (CUresult(*)(CUstream))sim_function("cuStreamDestroy_v2");
+    if (pop(&context) != CUDA_SUCCESS || destroy((CUstream)handle) != CUDA_SUCCESS ||
+        push(context) != CUDA_SUCCESS)
+        exit(3);
+}
+
+/* A stream ends, while its work goes on; the next one may have its handle, and asks for as much as
+ * was freed on it last. */
+static void renew(uint64_t *random, struct block *b, int s)
+{
+    size_t bytes = b != NULL && b->start != NULL && b->ordered ? b->bytes : 0;
+    if (bytes > 0) {
+        MUST(cudaStreamWaitEvent(stream[s].handle, b->used, 0));
+        MUST(cudaFreeAsync(b->start, stream[s].handle));
+    }
+    if (roll(random, 2) == 0)
+        destroy_without_context(stream[s].handle);
+    else
+        MUST(cudaStreamDestroy(stream[s].handle));
     MUST(cudaStreamCreateWithFlags(&stream[s].handle,
                                    s < 2 ? cudaStreamDefault : cudaStreamNonBlocking));
+    if (bytes > 0)
+        take_bytes(random, b, stream[s].handle, bytes, 1);
 }
 
 static int step(uint64_t *random, int capturing);
@@ -195,12 +238,16 @@ static int step(uint64_t *random, int capturing)
     unsigned how = roll(random, 1000);
     int s = stream_enter(random, 0), done = s >= 0;
     struct block *b = block_enter(random, how >= 350);
-    if (done && how >= 970 && how < 980)
+    if (done && how >= 930 && how < 980)
         wait_somehow(random, stream[s].handle);
-    else if (done && how >= 980 && how < 985)
-        renew(s);
-    else if (done && b != NULL && how < 970)
-        (how < 350 ? take : how < 670 ? give : how < 850 ? use : copy)(random, b, stream[s].handle);
+    else if (done && how >= 980 && how < 987)
+        renew(random, b, s);
+    else if (done && b != NULL && how < 930)
+        (how < 350   ? take
+         : how < 650 ? give
+         : how < 790 ? use
+         : how < 860 ? copy
+                     : shorten)(random, b, stream[s].handle);
     else
         done = 0;
     if (s >= 0)
