@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "../../pool/pool_internal.h"
 #include "sim_backing.h"
@@ -87,6 +88,74 @@ static void peaks_of_one_thread_are_exact(void **state)
     sim_pool_end(sim, pool);
 }
 
+static uint64_t kept_bytes(struct pool *pool)
+{
+    uint64_t blocks, bytes;
+    lock_take(&pool->lock);
+    caches_stop(pool);
+    assert_true(caches_check(pool, &blocks, &bytes));
+    caches_resume(pool);
+    lock_give(&pool->lock);
+    return bytes;
+}
+
+/* The most that is kept while blocks are freed, each so much shorter than the one before. */
+static uint64_t kept_most(struct pool *pool, uint64_t bytes, uint64_t shorter)
+{
+    enum { BLOCKS = 60 };
+    uint64_t block[BLOCKS], most_bytes = 0;
+    for (uint64_t i = 0; i < BLOCKS; i++)
+        block[i] = sim_alloc(pool, bytes - i * shorter);
+    for (int i = 0; i < BLOCKS; i++) {
+        sim_free(block[i]);
+        uint64_t now_bytes = kept_bytes(pool);
+        most_bytes = now_bytes > most_bytes ? now_bytes : most_bytes;
+    }
+    sim_backing_check(pool->backing.self, pool);
+    lock_take(&pool->lock);
+    caches_flush(pool);
+    lock_give(&pool->lock);
+    return most_bytes;
+}
+
+static void a_thread_keeps_little(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    assert_int_equal(kept_most(pool, 512, 0), 16 * 512);
+    assert_int_equal(kept_most(pool, 8192, 0), 4 * 8192);
+    uint64_t most_bytes = kept_most(pool, 1 << 20, 4096);
+    assert_in_range(most_bytes, MIB, sim->held_bytes / 32);
+    sim_free(sim_alloc(pool, GIB));
+    assert_in_range(kept_most(pool, 1 << 20, 4096), 3 * MIB, 4 * MIB);
+    sim_pool_end(sim, pool);
+}
+
+static void *looks(void *pool)
+{
+    struct pool_stats stats;
+    pool_stats_read(pool, &stats);
+    return NULL;
+}
+
+/* Who looks takes what is kept; then the thread keeps again. */
+static void a_look_is_soon_over(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    pthread_t thread;
+    keep_one(pool, 512);
+    assert_int_equal(pthread_create(&thread, NULL, looks, pool), 0);
+    pthread_join(thread, NULL);
+    keep_one(pool, 512);
+    lock_take(&pool->lock); /* who takes it again hangs */
+    keep_one(pool, 512);
+    lock_give(&pool->lock);
+    sim_pool_end(sim, pool);
+}
+
 static const uint64_t large_sizes[] = {(1 << 20) + 1, 5 << 20, (uint64_t)1 << 30};
 enum { LARGE_SIZES = sizeof(large_sizes) / sizeof(large_sizes[0]), TURNS_ENOUGH = 50 };
 
@@ -144,16 +213,17 @@ static void a_large_block_beyond_the_budget_is_not_kept(void **state)
     assert_int_equal(held_after_ten_are_freed(false), held_after_ten_are_freed(true));
 }
 
-/* The hole that a large block leaves is there for every other one at once. */
+/* The hole that a large block leaves is there for every other one at once, though there is another
+ * beside it. */
 static void a_kept_large_block_is_a_hole_to_the_next(void **state)
 {
     (void)state;
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-    struct pool *pool = cached_pool(sim);
+    struct pool *pool = sim_pool_create(sim, 128 * MIB, 0);
     struct pool_stats before, after;
     be_lone(pool, 24 << 20);
-    uint64_t address = keep_one(pool, 24 << 20);
     pool_stats_read(pool, &before);
+    uint64_t address = keep_one(pool, 24 << 20);
     assert_int_equal(keep_one(pool, 20 << 20), address);
     pool_stats_read(pool, &after);
     assert_int_equal(after.segment_acquires, before.segment_acquires);
@@ -172,20 +242,40 @@ static void another_threads_turn_ends_it(void **state)
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = cached_pool(sim);
     struct pool_stats stats;
+    struct pool_block ending;
     pthread_t thread;
     be_lone(pool, (uint64_t)1 << 30);
     assert_non_null(pool->lone);
-    uint64_t block = sim_alloc(pool, 1 << 30); /* not counted yet */
+    uint64_t block = sim_alloc(pool, 1 << 30);
     pthread_create(&thread, NULL, takes_a_turn, pool);
     pthread_join(thread, NULL);
     assert_null(pool->lone);
     pool_stats_read(pool, &stats);
     assert_int_equal(stats.peak_live_block_bytes, ((uint64_t)1 << 30) + (3 << 20));
-    sim_free(block);
-    sim_backing_check(sim, pool); /* it went by the lock: nothing large is kept */
     assert_int_equal(stats.live_blocks, 1);
+    assert_int_equal(pool_free_begin(block, &ending), POOL_OK);
+    assert_int_equal(pool->stats.live_blocks, 0); /* counted at once: it went by the lock */
+    pool_free_finish(&ending);
+    sim_backing_check(sim, pool); /* nothing large is kept */
     pool_stats_read(pool, &stats);
     assert_int_equal(stats.largest_free_run_bytes, (uint64_t)1 << 30);
+    sim_pool_end(sim, pool);
+}
+
+static void what_the_lone_thread_did_is_counted_when_it_ends(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    pthread_t thread;
+    uint64_t beside = sim_alloc(pool, 3 << 20); /* its segment has room for the other thread */
+    be_lone(pool, (uint64_t)1 << 30);
+    assert_int_equal(pool->stats.live_blocks, 2); /* the last free is not counted yet */
+    pthread_create(&thread, NULL, takes_a_turn, pool);
+    pthread_join(thread, NULL);
+    assert_int_equal(pool->stats.live_blocks, 1);
+    assert_int_equal(pool->stats.peak_live_block_bytes, ((uint64_t)1 << 30) + (3 << 20));
+    sim_free(beside);
     sim_pool_end(sim, pool);
 }
 
@@ -207,6 +297,22 @@ static void where_memory_is_scarce_nothing_is_kept(void **state)
     sim_pool_end(sim, pool);
 }
 
+static void where_too_much_is_held_what_is_kept_goes_back(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    for (int i = 0; i < KEPT_SIZES; i++)
+        keep_one(pool, kept_sizes[i]);
+    assert_true(kept_bytes(pool) > 0);
+    lock_take(&pool->lock);
+    caches_yield(pool);
+    lock_give(&pool->lock);
+    assert_int_equal(kept_bytes(pool), 0);
+    sim_backing_check(sim, pool);
+    sim_pool_end(sim, pool);
+}
+
 struct actor {
     struct pool *pool;
     uint64_t address;
@@ -223,11 +329,32 @@ static void *actor_keeps_and_stays(void *arg)
     return NULL;
 }
 
-/* A card of one segment, all of it kept by another thread: this one gets it. */
-static void what_others_keep_is_no_reason_to_fail(void **state)
+/* Many more blocks than a cache has serial numbers at a time, all without a turn under the lock but
+ * when these are renewed: what the pool has not set apart may be another thread's. */
+static void numbers_are_set_apart_before_they_are_given(void **state)
 {
     (void)state;
-    struct sim_backing *sim = sim_backing_create(32 * MIB);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    struct pool_block block;
+    uint64_t before = pool->last_serial;
+    static bool given[40000];
+    for (int i = 0; i < 20000; i++) {
+        uint64_t address = sim_alloc(pool, 512);
+        assert_int_equal(pool_free_begin(address, &block), POOL_OK);
+        assert_true(block.serial > before && block.serial <= pool->last_serial);
+        assert_true(block.serial - before < 40000 && !given[block.serial - before]);
+        given[block.serial - before] = true;
+        pool_free_finish(&block);
+    }
+    sim_backing_check(sim, pool);
+    sim_pool_end(sim, pool);
+}
+
+/* One segment, a part of it kept by another thread: this one gets it whole. */
+static void others_give_way(uint64_t card_bytes)
+{
+    struct sim_backing *sim = sim_backing_create(card_bytes);
     struct pool *pool = cached_pool(sim);
     pthread_barrier_t barrier;
     pthread_t thread;
@@ -237,9 +364,62 @@ static void what_others_keep_is_no_reason_to_fail(void **state)
     assert_int_equal(pthread_create(&thread, NULL, actor_keeps_and_stays, &actor), 0);
     pthread_barrier_wait(&barrier);
     sim_free(sim_alloc(pool, 32 * MIB));
+    assert_int_equal(sim->held_bytes, 32 * MIB);
     sim_backing_check(sim, pool);
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
+    sim_pool_end(sim, pool);
+    pthread_barrier_destroy(&barrier);
+}
+
+static void what_others_keep_is_no_reason_to_fail(void **state)
+{
+    (void)state;
+    others_give_way(32 * MIB);
+}
+
+static void what_others_keep_is_no_reason_to_grow(void **state)
+{
+    (void)state;
+    others_give_way(SIM_CARD_NO_BOUND);
+}
+
+struct visitor {
+    struct actor actor;
+    bool done;
+};
+
+static void *visitor_keeps_twice(void *arg)
+{
+    struct visitor *visitor = arg;
+    actor_keeps_and_stays(&visitor->actor);
+    keep_one(visitor->actor.pool, visitor->actor.bytes);
+    __atomic_store_n(&visitor->done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* A thread that could do without the lock waits for it meanwhile. */
+static void who_stops_caches_has_them_alone(void **state)
+{
+    (void)state;
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    struct pool *pool = cached_pool(sim);
+    pthread_barrier_t barrier;
+    pthread_t thread;
+    struct visitor visitor = {.actor = {.pool = pool, .bytes = 512, .barrier = &barrier}};
+    pthread_barrier_init(&barrier, NULL, 2);
+    keep_one(pool, 512);
+    assert_int_equal(pthread_create(&thread, NULL, visitor_keeps_twice, &visitor), 0);
+    pthread_barrier_wait(&barrier);
+    lock_take(&pool->lock);
+    caches_stop(pool);
+    pthread_barrier_wait(&barrier);
+    usleep(50000);
+    assert_false(__atomic_load_n(&visitor.done, __ATOMIC_ACQUIRE));
+    caches_resume(pool);
+    lock_give(&pool->lock);
+    pthread_join(thread, NULL);
+    assert_true(visitor.done);
     sim_pool_end(sim, pool);
     pthread_barrier_destroy(&barrier);
 }
@@ -278,6 +458,7 @@ static void a_thread_that_ends_keeps_nothing(void **state)
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
     struct pool *pool = cached_pool(sim);
     pthread_barrier_t barrier;
+    struct pool_stats stats;
     uint64_t blocks, bytes;
     pthread_barrier_init(&barrier, NULL, 1);
     keep_one(pool, 512);
@@ -294,6 +475,9 @@ static void a_thread_that_ends_keeps_nothing(void **state)
     caches_resume(pool);
     lock_give(&pool->lock);
     assert_int_equal(blocks, 0);
+    pool_stats_read(pool, &stats);
+    assert_int_equal(stats.frees, 51);
+    assert_int_equal(stats.limbo_blocks, 0);
     sim_backing_check(sim, pool);
     sim_pool_end(sim, pool);
     pthread_barrier_destroy(&barrier);
@@ -438,12 +622,19 @@ int main(void)
         cmocka_unit_test(a_hit_takes_no_lock),
         cmocka_unit_test(a_kept_block_is_free_to_all_who_ask),
         cmocka_unit_test(peaks_of_one_thread_are_exact),
+        cmocka_unit_test(a_thread_keeps_little),
+        cmocka_unit_test(a_look_is_soon_over),
         cmocka_unit_test(a_lone_thread_keeps_large_blocks_too),
         cmocka_unit_test(a_large_block_beyond_the_budget_is_not_kept),
         cmocka_unit_test(a_kept_large_block_is_a_hole_to_the_next),
         cmocka_unit_test(another_threads_turn_ends_it),
+        cmocka_unit_test(what_the_lone_thread_did_is_counted_when_it_ends),
         cmocka_unit_test(where_memory_is_scarce_nothing_is_kept),
+        cmocka_unit_test(where_too_much_is_held_what_is_kept_goes_back),
+        cmocka_unit_test(numbers_are_set_apart_before_they_are_given),
         cmocka_unit_test(what_others_keep_is_no_reason_to_fail),
+        cmocka_unit_test(what_others_keep_is_no_reason_to_grow),
+        cmocka_unit_test(who_stops_caches_has_them_alone),
         cmocka_unit_test(a_block_freed_elsewhere_leaves_a_stale_note),
         cmocka_unit_test(a_thread_that_ends_keeps_nothing),
         cmocka_unit_test(pools_come_and_go),
