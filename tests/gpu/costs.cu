@@ -1,9 +1,12 @@
 /* costs.cu - what the driver calls cost that the library makes on its hot paths, in nanoseconds: the
  * median of nine batches each. Run without the library.
+ *
+ * usage: costs [NAME...]      only those that begin so
  */
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <cuda.h>
 #include <pthread.h>
 #include <time.h>
@@ -15,8 +18,20 @@ static double now_ns()
     return (double)duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
+static char **wanted; /* NULL at the end; empty: all */
+
+static bool is_wanted(const char *what)
+{
+    for (char **name = wanted; *name != NULL; name++)
+        if (strncmp(what, *name, strlen(*name)) == 0)
+            return true;
+    return *wanted == NULL;
+}
+
 template <typename Call> static void cost(const char *what, Call call)
 {
+    if (!is_wanted(what))
+        return;
     std::vector<double> batches;
     const int count = 20000;
     for (int i = 0; i < 1000; i++)
@@ -42,8 +57,9 @@ static unsigned long long ticks()
 #endif
 }
 
-int main()
+int main(int, char **argv)
 {
+    wanted = argv + 1;
     CUcontext context;
     CUdevice device;
     CUstream stream;
