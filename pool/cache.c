@@ -49,7 +49,9 @@
 enum {
     NOTES_BITS = 8,
     NOTES = 1 << NOTES_BITS,
-    SLOTS_MAX = 16, /* of a class */
+    SLOTS_MAX = 16,     /* of a class */
+    SLOTS_TOGETHER = 4, /* whose records should be one thread's, since processors move two cache
+                           lines at a time between them */
     RUN_SETS_BITS = 5,
     RUN_SETS = 1 << RUN_SETS_BITS,
     RUN_WAYS = 4,
@@ -499,8 +501,9 @@ void cache_refill(struct pool *pool, int class_index)
     if (cache->slots[class_index].count > 0)
         return;
     struct slab *slab;
-    struct kept kept;
-    for (uint32_t i = 0; i < slots_max(class_index) / 2; i++) {
+    struct kept kept = {0};
+    uint32_t half = slots_max(class_index) / 2;
+    for (uint32_t i = 0; i < half || (i < 2 * half && (kept.slot + 1) % SLOTS_TOGETHER != 0); i++) {
         if (pool->classes[class_index].partial == NULL ||
             !slab_take(pool, class_index, false, &slab, &kept.slot))
             break;

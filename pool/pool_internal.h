@@ -31,9 +31,11 @@
 #define POOL_KEPT_BYTES_MAX ((uint64_t)1 << 20) /* larger ones a lone thread alone keeps */
 #define POOL_SLOT_NONE      UINT32_MAX          /* pool_block.slot of a block that is a whole run */
 
-/* Read and written with __atomic, relaxed, where a thread may do so without the lock (cache.c). */
+/* Read and written with __atomic, relaxed, where a thread may do so without the lock (cache.c). Two
+ * make a cache line. */
 struct block_info {
-    uint64_t word; /* serial << BLOCK_STATE_BITS | enum pool_block_state; 0: never used */
+    _Alignas(
+        32) uint64_t word; /* serial << BLOCK_STATE_BITS | enum pool_block_state; 0: never used */
     uint64_t requested_bytes; /* valid unless free or cached */
     uint32_t tag;
 };
@@ -117,8 +119,8 @@ struct slab {
     uint32_t used;  /* slots not free */
     uint32_t first; /* no word of free_slots before this one has a bit */
     bool listed;
-    uint64_t free_slots[2];    /* one bit a slot, set: free */
-    struct block_info slots[]; /* size_class.slots of them */
+    uint64_t free_slots[2];                 /* one bit a slot, set: free */
+    _Alignas(64) struct block_info slots[]; /* size_class.slots of them */
 };
 
 struct slab_class {
