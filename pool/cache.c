@@ -33,9 +33,10 @@
  * they may be off by what each of their caches can hold of small blocks, about 5 MiB.
  *
  * Source of the ideas: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), for magazines; the
- * kernel's sys_membarrier for the fence. What it leaves out: frees that wait for the GPU, requests
- * that a stream orders. Locks: `spare_lock` for the list of caches no thread owns, never taken
- * together with another; else see above.
+ * kernel's sys_membarrier for the fence. What it leaves out: requests that a stream orders, and the
+ * beginning of frees that wait for the GPU; a thread that finds such a block's fence passed may
+ * keep it. Locks: `spare_lock` for the list of caches no thread owns, never taken together with
+ * another; else see above.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -492,6 +493,21 @@ bool cache_free_finish(const struct pool_block *block)
 
 /* --- with the lock, the thread's own -------------------------------------------------------------
  */
+
+bool cache_keep(struct pool *pool, const struct pool_block *block)
+{
+    struct cache *cache = cache_own(pool);
+    struct run *run = block->record;
+    struct kept kept = {block->address, run, block->slot};
+    if (cache == NULL || !caching(pool))
+        return false;
+    if (block->slot != POOL_SLOT_NONE ? !slot_push(cache, class_of(run, block->slot), &kept)
+                                      : large(run->pages) || !run_push(cache, run->pages, &kept))
+        return false;
+    block_state_set(block_info_of(run, block->slot), POOL_BLOCK_CACHED);
+    blocks_by(cache, 1);
+    return true;
+}
 
 void cache_refill(struct pool *pool, int class_index)
 {

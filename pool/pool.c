@@ -170,6 +170,13 @@ void pool_block_free_locked(struct pool *pool, const struct pool_block *block)
     pool_block_drop_locked(pool, block->record, block->slot);
 }
 
+void pool_block_pass_locked(struct pool *pool, const struct pool_block *block)
+{
+    limbo_uncount(pool, block);
+    if (!cache_keep(pool, block))
+        pool_block_drop_locked(pool, block->record, block->slot);
+}
+
 /* --- life of a pool
  * ---------------------------------------------------------------------------------- */
 
@@ -727,24 +734,36 @@ void pool_free_retire(const struct pool_block *block)
     lock_give(&pool->lock);
 }
 
+/* Files one block. False: it stays in limbo for good, lost, but never reused early. */
+static bool pend_locked(struct pool *pool, const struct pool_block *block, uint64_t stream,
+                        uint64_t fence)
+{
+    struct pool_block pending = *block;
+    pending.state = POOL_BLOCK_PENDING;
+    if (!releasing_locked(pool, block) || !limbo_add(pool, &pending, stream, fence))
+        return false;
+    block_state_set(block_info_of(block->record, block->slot), POOL_BLOCK_PENDING);
+    pool->stats.frees++;
+    pool->stats.fenced_frees++;
+    return true;
+}
+
+void pool_free_pend_all(const struct pool_block *blocks, uint32_t count, uint64_t stream,
+                        uint64_t fence)
+{
+    struct pool *pool = blocks[0].pool;
+    uint32_t lost = 0;
+    lock_take(&pool->lock);
+    for (uint32_t i = 0; i < count; i++)
+        lost += pend_locked(pool, &blocks[i], stream, fence) ? 0 : 1;
+    lock_give(&pool->lock);
+    for (; lost > 0 && pool->backing.fence_drop != NULL; lost--)
+        pool->backing.fence_drop(pool->backing.self, fence);
+}
+
 void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fence)
 {
-    struct pool *pool = block->pool;
-    bool filed = false;
-    lock_take(&pool->lock);
-    if (releasing_locked(pool, block)) {
-        struct pool_block pending = *block;
-        pending.state = POOL_BLOCK_PENDING;
-        filed = limbo_add(pool, &pending, stream, fence);
-        if (filed) {
-            block_state_set(block_info_of(block->record, block->slot), POOL_BLOCK_PENDING);
-            pool->stats.frees++;
-            pool->stats.fenced_frees++;
-        } /* else it stays in limbo for good: lost, but never reused early */
-    }
-    lock_give(&pool->lock);
-    if (!filed && pool->backing.fence_drop != NULL)
-        pool->backing.fence_drop(pool->backing.self, fence);
+    pool_free_pend_all(block, 1, stream, fence);
 }
 
 void pool_free_cancel(const struct pool_block *block)

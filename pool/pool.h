@@ -148,6 +148,11 @@ void pool_free_retire(const struct pool_block *block);
  * has passed. Cost: one lock, O(1). */
 void pool_free_pend(const struct pool_block *block, uint64_t stream, uint64_t fence);
 
+/* As pool_free_pend() for `count` blocks of one pool, 1 or more, behind one fence. fence_drop is
+ * given the fence once for each of them. Cost: one lock, O(count). */
+void pool_free_pend_all(const struct pool_block *blocks, uint32_t count, uint64_t stream,
+                        uint64_t fence);
+
 /* The free did not happen (the driver refused it): RELEASING -> LIVE. Cost: one lock. */
 void pool_free_cancel(const struct pool_block *block);
 

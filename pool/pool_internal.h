@@ -249,6 +249,9 @@ void cache_fold(struct pool *pool);
 /* Notes a block that the calling thread was handed, so that its free finds it. */
 void cache_note(struct pool *pool, struct run *run, uint32_t slot, uint64_t address);
 
+/* Keeps a block that is in no list, limbo or statistic, if there is room. */
+bool cache_keep(struct pool *pool, const struct pool_block *block);
+
 /* Takes some more free slots of a class for the calling thread, if it keeps none. */
 void cache_refill(struct pool *pool, int class_index);
 
@@ -516,6 +519,9 @@ static inline void pool_block_describe(struct run *run, uint32_t slot, struct po
 
 /* Frees a block for anyone: it is RELEASING or PENDING. */
 void pool_block_free_locked(struct pool *pool, const struct pool_block *block);
+
+/* The same for a block whose fence has passed; the calling thread may keep it. */
+void pool_block_pass_locked(struct pool *pool, const struct pool_block *block);
 
 static inline uint64_t pool_round_up(uint64_t bytes, uint64_t unit)
 {

@@ -1,5 +1,8 @@
 /* deferred.c - frees kept back, then fenced together. See deferred.h.
  *
+ * A context has SHARDS batches, and a thread uses one of them, so that threads do not wait for each
+ * other. What they may hold together is shared out among those that were ever used.
+ *
  * The fence is recorded after the batch was taken out of reach and before its blocks are handed to
  * the pool: every free in the batch happened before the fence, so the fence covers all work
  * submitted before any of them. While a stream captures no fence may be recorded; the batch then
@@ -18,18 +21,34 @@
 #include "options.h"
 #include "wait.h"
 
-enum { BATCH_BLOCKS = 64 };
-#define BATCH_BYTES ((uint64_t)64 << 20) /* a batch is also full when it holds this much */
+enum { BATCH_BLOCKS = 64, SHARDS = 16 };
+#define BATCH_BYTES                                                                                \
+    ((uint64_t)64 << 20) /* batches are also full when they hold this much together */
 
 /* Blocks of a batch are one stream to the pool: their fences pass in the order of the batches. */
 #define DEFERRED_STREAM UINT64_MAX
 
-struct deferred {
-    pthread_mutex_t lock;
+struct batch {
+    _Alignas(128) pthread_mutex_t lock;
     uint32_t count;
     uint64_t bytes;
     struct pool_block block[BATCH_BLOCKS];
 };
+
+struct deferred {
+    uint32_t used; /* bit i: batch i has been. Atomic */
+    struct batch batch[SHARDS];
+};
+
+static uint32_t threads_seen;
+static __thread uint32_t shard_plus_1;
+
+static uint32_t shard_own(void)
+{
+    if (shard_plus_1 == 0)
+        shard_plus_1 = __atomic_fetch_add(&threads_seen, 1, __ATOMIC_RELAXED) % SHARDS + 1;
+    return shard_plus_1 - 1;
+}
 
 struct deferred *deferred_create(void)
 {
@@ -39,7 +58,8 @@ struct deferred *deferred_create(void)
         mmap(NULL, sizeof(*deferred), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (deferred == MAP_FAILED)
         return NULL;
-    pthread_mutex_init(&deferred->lock, NULL);
+    for (int i = 0; i < SHARDS; i++)
+        pthread_mutex_init(&deferred->batch[i].lock, NULL);
     return deferred;
 }
 
@@ -51,33 +71,48 @@ void deferred_destroy(struct deferred *deferred)
 
 uint64_t deferred_kept(const struct deferred *deferred)
 {
-    return deferred != NULL ? __atomic_load_n(&deferred->count, __ATOMIC_RELAXED) : 0;
+    uint64_t kept = 0;
+    for (int i = 0; deferred != NULL && i < SHARDS; i++)
+        kept += __atomic_load_n(&deferred->batch[i].count, __ATOMIC_RELAXED);
+    return kept;
+}
+
+/* The batch of the calling thread. bytes_max_out: what it may hold. */
+static struct batch *batch_own(struct deferred *deferred, uint64_t *bytes_max_out)
+{
+    uint32_t shard = shard_own(), bit = (uint32_t)1 << shard;
+    uint32_t used = __atomic_load_n(&deferred->used, __ATOMIC_RELAXED);
+    if ((used & bit) == 0)
+        used = __atomic_or_fetch(&deferred->used, bit, __ATOMIC_RELAXED);
+    *bytes_max_out = BATCH_BYTES / (uint32_t)__builtin_popcount(used);
+    return &deferred->batch[shard];
 }
 
 /* Keeps a block back. False: there is no room. full_out: the batch should be flushed. */
-static bool batch_add(struct deferred *deferred, const struct pool_block *block, bool *full_out)
+static bool batch_add(struct batch *batch, uint64_t bytes_max, const struct pool_block *block,
+                      bool *full_out)
 {
-    pthread_mutex_lock(&deferred->lock);
-    bool room = deferred->count < BATCH_BLOCKS;
+    pthread_mutex_lock(&batch->lock);
+    bool room = batch->count < BATCH_BLOCKS;
     if (room) {
-        deferred->block[deferred->count] = *block;
-        __atomic_store_n(&deferred->count, deferred->count + 1, __ATOMIC_RELAXED);
-        deferred->bytes += block->block_bytes;
+        batch->block[batch->count] = *block;
+        __atomic_store_n(&batch->count, batch->count + 1, __ATOMIC_RELAXED);
+        batch->bytes += block->block_bytes;
     }
-    *full_out = deferred->count == BATCH_BLOCKS || deferred->bytes >= BATCH_BYTES;
-    pthread_mutex_unlock(&deferred->lock);
+    *full_out = batch->count == BATCH_BLOCKS || batch->bytes >= bytes_max;
+    pthread_mutex_unlock(&batch->lock);
     return room;
 }
 
 /* Takes all out. Returns how many. */
-static uint32_t batch_take(struct deferred *deferred, struct pool_block block[BATCH_BLOCKS])
+static uint32_t batch_take(struct batch *batch, struct pool_block block[BATCH_BLOCKS])
 {
-    pthread_mutex_lock(&deferred->lock);
-    uint32_t count = deferred->count;
-    memcpy(block, deferred->block, count * sizeof(block[0]));
-    __atomic_store_n(&deferred->count, 0, __ATOMIC_RELAXED);
-    deferred->bytes = 0;
-    pthread_mutex_unlock(&deferred->lock);
+    pthread_mutex_lock(&batch->lock);
+    uint32_t count = batch->count;
+    memcpy(block, batch->block, count * sizeof(block[0]));
+    __atomic_store_n(&batch->count, 0, __ATOMIC_RELAXED);
+    batch->bytes = 0;
+    pthread_mutex_unlock(&batch->lock);
     return count;
 }
 
@@ -108,14 +143,14 @@ static bool batch_wait(struct context *context, const struct pool_block *block, 
 
 /* No fence can be recorded: in a free, which waits natively, one wait does; else what finds room
  * again is kept back, the rest waits as a native free does. */
-static void batch_return(struct context *context, const struct pool_block *block, uint32_t count,
-                         bool may_wait)
+static void batch_return(struct context *context, struct batch *batch,
+                         const struct pool_block *block, uint32_t count, bool may_wait)
 {
     bool full, later;
     if (may_wait && batch_wait(context, block, count))
         return;
     for (uint32_t i = 0; i < count; i++) {
-        if (batch_add(context->deferred, &block[i], &full))
+        if (batch_add(batch, BATCH_BYTES, &block[i], &full))
             continue;
         CUcontext current = NULL;
         real_cuCtxGetCurrent(&current);
@@ -126,38 +161,44 @@ static void batch_return(struct context *context, const struct pool_block *block
     }
 }
 
-static void flush(struct context *context, bool may_wait)
+static void batch_flush(struct context *context, struct batch *batch, bool may_wait)
 {
     struct pool_block block[BATCH_BLOCKS];
     uint64_t fence;
-    if (context->deferred == NULL || capture_in_progress())
+    if (capture_in_progress())
         return;
-    uint32_t count = batch_take(context->deferred, block);
+    uint32_t count = batch_take(batch, block);
     if (count == 0)
         return;
     if (!fence_record(context, &fence)) {
-        batch_return(context, block, count, may_wait);
+        batch_return(context, batch, block, count, may_wait);
         return;
     }
     fence_share(fence, count);
-    for (uint32_t i = 0; i < count; i++)
-        pool_free_pend(&block[i], DEFERRED_STREAM, fence);
+    pool_free_pend_all(block, count, DEFERRED_STREAM, fence);
 }
 
 void deferred_flush(void *self)
 {
-    flush(self, false);
+    struct context *context = self;
+    struct deferred *deferred = context->deferred;
+    for (int i = 0; deferred != NULL && i < SHARDS; i++)
+        if (__atomic_load_n(&deferred->batch[i].count, __ATOMIC_RELAXED) > 0)
+            batch_flush(context, &deferred->batch[i], false);
 }
 
 bool deferred_free(struct context *owner, const struct pool_block *block)
 {
     bool full;
+    uint64_t bytes_max;
     if (owner->deferred == NULL || device_reached_from_outside(owner->device) ||
-        __atomic_load_n(&owner->faulted, __ATOMIC_RELAXED) ||
-        !batch_add(owner->deferred, block, &full))
+        __atomic_load_n(&owner->faulted, __ATOMIC_RELAXED))
+        return false;
+    struct batch *batch = batch_own(owner->deferred, &bytes_max);
+    if (!batch_add(batch, bytes_max, block, &full))
         return false;
     if (full) {
-        flush(owner, true);
+        batch_flush(owner, batch, true);
         pool_collect(block->pool);
         pool_trim(block->pool, UINT64_MAX);
     }

@@ -1,6 +1,6 @@
 /* deferred.h - VRAMALLOC_FREE=deferred: frees that cost no driver call.
  *
- * A free returns at once. Its block is kept back in a small batch; when the batch is full, or a
+ * A free returns at once. Its block is kept back in a small batch; when that is full, or a
  * request finds no memory at hand, one fence after all work of the context is recorded for the
  * whole batch, and the blocks become free when it has passed. So a block is reused only when all
  * work submitted before its free has finished, as with a wait, but nobody waits.

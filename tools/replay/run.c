@@ -55,9 +55,8 @@ static void batch_flush(void *self)
     run->batched = 0;
     run->batched_bytes = 0;
     pthread_mutex_unlock(&run->batch_lock);
-    uint64_t fence = device_fence(run->device);
-    for (int i = 0; i < count; i++)
-        pool_free_pend(&blocks[i], DEFERRED_STREAM, fence);
+    if (count > 0)
+        pool_free_pend_all(blocks, (uint32_t)count, DEFERRED_STREAM, device_fence(run->device));
 }
 
 static void free_later(struct run *run, const struct pool_block *block)
