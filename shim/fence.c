@@ -105,8 +105,10 @@ static bool event_take(const struct context *context, uint32_t *index_out)
         entry_return(*index_out);
         return false;
     }
+    pthread_mutex_lock(&fence_lock); /* fence_forget_context() looks at all entries */
     entry->event = event;
     entry->owner = context;
+    pthread_mutex_unlock(&fence_lock);
     return true;
 }
 

@@ -48,6 +48,9 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         pool_collect(context->pool);
         *free_bytes += device_idle_elsewhere(context);
         *free_bytes += pool_available_bytes(context->pool, *free_bytes);
+        uint64_t total = total_bytes != NULL ? *total_bytes : context->device->total_bytes;
+        if (*free_bytes > total) /* memory that another thread gave back meanwhile is in both */
+            *free_bytes = total;
     }
     return result;
 }

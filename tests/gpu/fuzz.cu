@@ -593,7 +593,7 @@ static void op_figures(struct worker *w)
     if (b == NULL || roll(w, 2) == 0) {
         ASK(w, cudaMemGetInfo(&left, &all));
         /* driver and pool are asked one after the other: a segment that moves meanwhile may count twice */
-        say(w, "free at most all %d, all as before %d", left <= all + ((size_t)256 << 20), all == card_bytes);
+        say(w, "free at most all %d, all as before %d", left <= all, all == card_bytes);
         return;
     }
     unsigned *at = b->words + roll(w, (unsigned)b->count);
