@@ -592,7 +592,6 @@ static void op_figures(struct worker *w)
     CUdeviceptr base = 0;
     if (b == NULL || roll(w, 2) == 0) {
         ASK(w, cudaMemGetInfo(&left, &all));
-        /* driver and pool are asked one after the other: a segment that moves meanwhile may count twice */
         say(w, "free at most all %d, all as before %d", left <= all, all == card_bytes);
         return;
     }
