@@ -499,7 +499,7 @@ bool cache_keep(struct pool *pool, const struct pool_block *block)
     struct cache *cache = cache_own(pool);
     struct run *run = block->record;
     struct kept kept = {block->address, run, block->slot};
-    if (cache == NULL || !caching(pool))
+    if (cache == NULL || !caching(pool) || !arena_may_grow_locked(pool, 0))
         return false;
     if (block->slot != POOL_SLOT_NONE ? !slot_push(cache, class_of(run, block->slot), &kept)
                                       : large(run->pages) || !run_push(cache, run->pages, &kept))
@@ -742,11 +742,12 @@ uint64_t caches_flush(struct pool *pool)
  */
 
 /* What is held beyond the budget, and would go back if a segment no longer than that became idle.
- * UINT64_MAX: some is idle already. */
+ * UINT64_MAX: some is idle already, or memory goes back in parts, which a kept block might pin. */
 static void over_find(struct pool *pool)
 {
-    uint64_t over_bytes =
-        arena_excess_locked(pool) > 0 ? UINT64_MAX : arena_over_budget_locked(pool);
+    bool keeps_none = arena_excess_locked(pool) > 0 ||
+                      (pool->backing.acquire_parts != NULL && !arena_may_grow_locked(pool, 0));
+    uint64_t over_bytes = keeps_none ? UINT64_MAX : arena_over_budget_locked(pool);
     if (pool->over_bytes != over_bytes)
         __atomic_store_n(&pool->over_bytes, over_bytes, __ATOMIC_RELAXED);
 }

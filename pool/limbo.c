@@ -9,8 +9,8 @@
  * A fence speaks for its own block only. Two threads that free on one stream may hand in their
  * fences in another order than they recorded them, so a later one in the list that has passed says
  * nothing of an earlier one. A collector asks from the oldest on and leaves a stream at the first
- * that has not passed; blocks that share a fence are one question. So that is one question a
- * fence, and one a stream. It goes on behind a fence that failed, and where no stream orders the
+ * that has not passed; each fence answers "passed" once, so that is one question a block, and one a
+ * stream. It goes on behind a fence that failed, and where no stream orders the
  * blocks.
  *
  * Fences are asked without the pool's lock. The collector marks the record it asks about as polled;
@@ -326,14 +326,10 @@ static void stream_collect(struct pool *pool, struct limbo_stream *stream, bool 
                            struct collected *collected)
 {
     int misses = MISSES_MAX;
-    uint64_t blocks = stream->blocks, passed = 0;
-    bool known = false;
+    uint64_t blocks = stream->blocks;
     struct pending *next;
     for (struct pending *p = stream->oldest; p != NULL && blocks > 0 && misses > 0; p = next) {
-        bool same = known && p->fence == passed && !p->polled;
-        enum backing_fence_state state = same ? BACKING_FENCE_PASSED : pending_ask(pool, p, wait);
-        known = state == BACKING_FENCE_PASSED;
-        passed = p->fence;
+        enum backing_fence_state state = pending_ask(pool, p, wait);
         next = p->next;
         blocks--;
         if (p->detached)

@@ -249,7 +249,7 @@ void cache_fold(struct pool *pool);
 /* Notes a block that the calling thread was handed, so that its free finds it. */
 void cache_note(struct pool *pool, struct run *run, uint32_t slot, uint64_t address);
 
-/* Keeps a block that is in no list, limbo or statistic, if there is room. */
+/* Keeps a block that is in no list, limbo or statistic, if there is room and the budget allows. */
 bool cache_keep(struct pool *pool, const struct pool_block *block);
 
 /* Takes some more free slots of a class for the calling thread, if it keeps none. */
