@@ -188,6 +188,21 @@ static bool gentle_locked(const struct pool *pool)
     return pool->config.patience_us > 0 && pool->stats.backed_bytes < ARENA_SMALL_BYTES;
 }
 
+/* A segment as long as some blocks of the size that is asked for, where that is long: a card full
+ * of blocks of 26 MiB would lose a sixth in segments of 128 MiB. Where frees are deferred only once
+ * an eighth of the card is held: until then it makes no difference to what fits, and with frees
+ * that come late such segments are reused less (recorded GPT training, 50 ms behind: 1.16 of what
+ * the driver would hold, instead of 1.06). */
+static uint64_t whole_blocks_locked(const struct pool *pool, uint64_t bytes, uint64_t need_bytes)
+{
+    uint64_t card_bytes = pool->segment_max_bytes * ARENA_SEGMENT_SHARE;
+    bool early = pool->config.patience_us > 0 && (pool->segment_max_bytes == UINT64_MAX ||
+                                                  pool->stats.backed_bytes < card_bytes / 8);
+    if (early || need_bytes <= POOL_MEDIUM_BYTES || bytes <= need_bytes)
+        return bytes;
+    return bytes - bytes % need_bytes;
+}
+
 static uint64_t growth_bytes_locked(struct pool *pool, uint64_t need_bytes, bool exact)
 {
     bool large = need_bytes > POOL_LARGE_BYTES;
@@ -207,6 +222,7 @@ static uint64_t growth_bytes_locked(struct pool *pool, uint64_t need_bytes, bool
         bytes = least(bytes, pool->segment_max_bytes);
         if (!arena_may_grow_locked(pool, bytes))
             bytes = parts ? need_bytes : gentle_locked(pool) ? ARENA_PARTS_MIN_BYTES : bytes;
+        bytes = whole_blocks_locked(pool, bytes, need_bytes);
     }
     bytes = pool_round_up(bytes, BACKING_SEGMENT_ALIGN_BYTES);
     return bytes > need_bytes ? bytes : need_bytes;

@@ -108,6 +108,26 @@ static void a_card_is_filled_with_one_size_in_parts(void **state)
     fill_with_one_size(true);
 }
 
+/* Large blocks of one size, in segments that hold several: 0.5 % of what the driver hands out may
+ * be lost, and one. */
+static void a_card_is_filled_with_large_blocks(void **state)
+{
+    (void)state;
+    static struct race race;
+    for (uint64_t mib = 2; mib <= 64; mib += 2) {
+        uint64_t native;
+        int lost = 0;
+        race_begin(&race, (uint64_t)16 << 30, false, SLACK, mib);
+        while (race_alloc(&race, mib * MIB) > 0 && race.blocks < BLOCKS_MAX) {
+        }
+        while (race.blocks < BLOCKS_MAX && card_allocate(race.driver, mib * MIB, &native))
+            lost++;
+        if (lost > race.blocks / 200 + 1)
+            fail_msg("%llu MiB: %d blocks, %d lost", (unsigned long long)mib, race.blocks, lost);
+        race_end(&race);
+    }
+}
+
 /* Every other block of a full card is freed: 90 % of that can be had in one piece. */
 static void scattered_memory_serves_one_block(void **state)
 {
@@ -214,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_card_is_filled_with_one_size_in_segments),
         cmocka_unit_test(a_card_is_filled_with_one_size_in_parts),
+        cmocka_unit_test(a_card_is_filled_with_large_blocks),
         cmocka_unit_test(scattered_memory_serves_one_block),
         cmocka_unit_test(sequences_complete),
         cmocka_unit_test(sequences_complete_without_slack),
