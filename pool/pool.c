@@ -843,6 +843,13 @@ uint64_t pool_releasable_bytes(struct pool *pool)
     return bytes;
 }
 
+static uint64_t longest_locked(struct pool *pool)
+{
+    uint64_t shared = buddy_longest(pool, DOMAIN_SHARED);
+    uint64_t large = buddy_longest(pool, DOMAIN_LARGE);
+    return (shared > large ? shared : large) * POOL_PAGE_BYTES;
+}
+
 uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes)
 {
     uint64_t bytes = 0;
@@ -850,8 +857,11 @@ uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes)
     caches_flush(pool);
     if (!pool->closed) {
         slab_flush(pool);
-        uint64_t movable_bytes = releasable_bytes_locked(pool);
-        uint64_t most_bytes = movable_bytes + (device_free_bytes + movable_bytes) / 9;
+        uint64_t told_bytes = longest_locked(pool);
+        uint64_t movable_bytes = releasable_bytes_locked(pool) + device_free_bytes;
+        told_bytes = told_bytes > movable_bytes ? told_bytes : movable_bytes;
+        told_bytes += told_bytes / 9; /* nine tenths of what is told can be had in one piece */
+        uint64_t most_bytes = told_bytes > device_free_bytes ? told_bytes - device_free_bytes : 0;
         bytes = pool->stats.run_free_bytes < most_bytes ? pool->stats.run_free_bytes : most_bytes;
     }
     lock_give(&pool->lock);
@@ -871,9 +881,7 @@ void pool_stats_read(struct pool *pool, struct pool_stats *stats_out)
         empty_settle_locked(pool);
     *stats_out = pool->stats;
     if (locked && !pool->closed) {
-        uint64_t shared = buddy_longest(pool, DOMAIN_SHARED);
-        uint64_t large = buddy_longest(pool, DOMAIN_LARGE);
-        stats_out->largest_free_run_bytes = (shared > large ? shared : large) * POOL_PAGE_BYTES;
+        stats_out->largest_free_run_bytes = longest_locked(pool);
         buddy_count(pool, stats_out);
     }
     if (locked)

@@ -243,9 +243,25 @@ static void others_allocate_while_a_segment_is_released(void **state)
     sim_backing_destroy(sim);
 }
 
+/* One small block pins the segment that holds nearly all of the card; the rest of it can be had. */
+static void memory_taken_ahead_is_told_to_be_free(void **state)
+{
+    (void)state;
+    uint64_t card_bytes = (uint64_t)512 << 20;
+    struct sim_backing *sim = sim_backing_create(card_bytes);
+    struct pool *pool = sim_pool_create(sim, card_bytes, 0);
+    sim_alloc(pool, 1000);
+    uint64_t free_bytes = card_bytes - sim->held_bytes;
+    uint64_t told_bytes = free_bytes + pool_available_bytes(pool, free_bytes);
+    assert_in_range(told_bytes, card_bytes - ((uint64_t)4 << 20), card_bytes);
+    sim_alloc(pool, told_bytes / 10 * 9);
+    sim_pool_end(sim, pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_taken_ahead_is_told_to_be_free),
         cmocka_unit_test(the_first_segment_is_as_configured),
         cmocka_unit_test(the_arena_is_had_whatever_comes_first),
         cmocka_unit_test(a_refused_arena_is_halved),
