@@ -198,7 +198,8 @@ static uint64_t whole_blocks_locked(const struct pool *pool, uint64_t bytes, uin
     uint64_t card_bytes = pool->segment_max_bytes * ARENA_SEGMENT_SHARE;
     bool early = pool->config.patience_us > 0 && (pool->segment_max_bytes == UINT64_MAX ||
                                                   pool->stats.backed_bytes < card_bytes / 8);
-    if (early || need_bytes <= POOL_MEDIUM_BYTES || bytes <= need_bytes)
+    if (early || pool->backing.acquire_parts != NULL || need_bytes <= POOL_MEDIUM_BYTES ||
+        bytes <= need_bytes)
         return bytes;
     return bytes - bytes % need_bytes;
 }
