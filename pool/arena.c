@@ -195,9 +195,8 @@ static bool gentle_locked(const struct pool *pool)
  * the driver would hold, instead of 1.06). */
 static uint64_t whole_blocks_locked(const struct pool *pool, uint64_t bytes, uint64_t need_bytes)
 {
-    uint64_t card_bytes = pool->segment_max_bytes * ARENA_SEGMENT_SHARE;
-    bool early = pool->config.patience_us > 0 && (pool->segment_max_bytes == UINT64_MAX ||
-                                                  pool->stats.backed_bytes < card_bytes / 8);
+    uint64_t share_bytes = pool->stats.backed_bytes / (ARENA_SEGMENT_SHARE / 8);
+    bool early = pool->config.patience_us > 0 && share_bytes < pool->segment_max_bytes;
     if (early || pool->backing.acquire_parts != NULL || need_bytes <= POOL_MEDIUM_BYTES ||
         bytes <= need_bytes)
         return bytes;

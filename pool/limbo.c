@@ -10,8 +10,7 @@
  * fences in another order than they recorded them, so a later one in the list that has passed says
  * nothing of an earlier one. A collector asks from the oldest on and leaves a stream at the first
  * that has not passed; each fence answers "passed" once, so that is one question a block, and one a
- * stream. It goes on behind a fence that failed, and where no stream orders the
- * blocks.
+ * stream. It goes on behind a fence that failed, and where no stream orders the blocks.
  *
  * Fences are asked without the pool's lock. The collector marks the record it asks about as polled;
  * a polled record stays in its stream's list, whoever takes the block meanwhile: it is marked as

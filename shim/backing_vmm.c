@@ -228,8 +228,8 @@ static void range_share(void *arg, uint64_t address, uint64_t bytes)
 
 static void range_unshare(void *arg, uint64_t address, uint64_t bytes)
 {
-    const struct sharing *sharing = arg;
-    access_set(sharing->peer, CU_MEM_ACCESS_FLAGS_PROT_NONE, address, bytes);
+    const CUdevice *peer = arg;
+    access_set(*peer, CU_MEM_ACCESS_FLAGS_PROT_NONE, address, bytes);
 }
 
 CUresult backing_vmm_share(struct pool *pool, CUdevice peer)
@@ -241,6 +241,5 @@ CUresult backing_vmm_share(struct pool *pool, CUdevice peer)
 
 void backing_vmm_unshare(struct pool *pool, CUdevice peer)
 {
-    struct sharing sharing = {.peer = peer, .result = CUDA_SUCCESS};
-    pool_visit_backed(pool, range_unshare, &sharing);
+    pool_visit_backed(pool, range_unshare, &peer);
 }
