@@ -108,8 +108,8 @@ static void a_card_is_filled_with_one_size_in_parts(void **state)
     fill_with_one_size(true);
 }
 
-/* Large blocks of one size, in segments that hold several: 0.5 % of what the driver hands out may
- * be lost, and one. */
+/* Large blocks of one size, in segments that hold several: 1.6 % of what the driver hands out may
+ * be lost, and one. (The first sixteenth of the card is not taken in whole blocks.) */
 static void a_card_is_filled_with_large_blocks(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void a_card_is_filled_with_large_blocks(void **state)
         }
         while (race.blocks < BLOCKS_MAX && card_allocate(race.driver, mib * MIB, &native))
             lost++;
-        if (lost > race.blocks / 200 + 1)
+        if (lost > race.blocks / 64 + 1)
             fail_msg("%llu MiB: %d blocks, %d lost", (unsigned long long)mib, race.blocks, lost);
         race_end(&race);
     }
