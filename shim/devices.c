@@ -15,6 +15,7 @@
 #include "fence.h"
 #include "figures.h"
 #include "forwarded.h"
+#include "ipc.h"
 #include "options.h"
 
 enum { CONTEXTS_MAX = 256, DEFERRED_PATIENCE_US = 1000000 };
@@ -235,9 +236,11 @@ static struct context *context_claim(CUcontext handle)
 struct context *contexts_drop_begin(CUcontext handle)
 {
     forwarded_forget_context(handle);
+    ipc_import_forget(handle);
     struct context *context = handle != NULL && process_serves() ? context_claim(handle) : NULL;
     if (context == NULL)
         return NULL;
+    ipc_export_forget(context->pool);
     if (context->vmm)
         pool_close(context->pool); /* its memory is given back when no kernel can touch it */
     else

@@ -25,6 +25,7 @@
 #include "explain.h"
 #include "fence.h"
 #include "forwarded.h"
+#include "ipc.h"
 #include "options.h"
 #include "stream_use.h"
 #include "wait.h"
@@ -137,7 +138,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     CUcontext current;
     int saved_errno = errno;
     struct context *context = context_current(&current);
-    bool served = context != NULL && dptr != NULL && bytes != 0 &&
+    bool served = context != NULL && dptr != NULL && bytes != 0 && !ipc_size_learned(bytes) &&
                   alloc_serve(context, bytes, POOL_NO_STREAM, TAG_ORDINARY, dptr);
     errno = saved_errno;
     if (served)
@@ -249,13 +250,15 @@ static CUresult free_waiting(struct context *owner, CUcontext current,
         DEVICE_COUNT(owner->device, free_failed, 1);
         return result;
     }
-    if (later) {
+    if (later && (block->tag & TAG_EXPORTED) == 0) {
         pool_free_pend(block, POOL_NO_STREAM, fence_after_next_wait(owner));
         return CUDA_SUCCESS;
     }
-    if ((block->tag & TAG_EXPORTED) != 0)
+    if ((block->tag & TAG_EXPORTED) != 0) {
+        ipc_export_end(block);
         pool_free_retire(block);
-    else if (pool_free_finish(block) > 0) /* here, since a native free waits for the GPU as well */
+    } else if (pool_free_finish(block) >
+               0) /* here, since a native free waits for the GPU as well */
         pool_trim(block->pool, UINT64_MAX);
     return CUDA_SUCCESS;
 }

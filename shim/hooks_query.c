@@ -1,38 +1,23 @@
 /* hooks_query.c - questions about memory, answered for pooled blocks as for real allocations.
  *
- * A pooled block answers with its own range and a buffer id of its own, never with its segment's.
+ * A pooled block answers with its own range and a buffer id of its own, never with its segment's;
+ * so does a block of another process that was opened here (ipc.h).
  * An address in the pool that is in no live block gets the driver's answer for an address that is
  * no allocation. Everything else is the driver's.
  *
  * What it leaves out: attributes on which pooled and real memory agree (the driver answers them
  * from the segment). Lock: none.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-
 #include "deferred.h"
 #include "devices.h"
 #include "driver.h"
-#include "log.h"
+#include "ipc.h"
+#include "pooled.h"
 
 /* Buffer ids of pooled blocks begin here: far above those that the driver counts up from 1. */
 #define BUFFER_ID_BASE ((unsigned long long)1 << 48)
-
-enum pooled { POOLED_NO, POOLED_LIVE, POOLED_DEAD };
-
-/* What the pool says about an address. */
-static enum pooled block_find(CUdeviceptr dptr, struct pool_block *block)
-{
-    if (!process_serves() || !pool_owns(dptr))
-        return POOLED_NO;
-    int saved_errno = errno;
-    enum pool_status status = pool_find(dptr, block);
-    errno = saved_errno;
-    if (status == POOL_OK && block->state == POOL_BLOCK_LIVE &&
-        dptr - block->address < block->requested_bytes)
-        return POOLED_LIVE;
-    return status == POOL_NOT_OWNED ? POOLED_NO : POOLED_DEAD;
-}
+/* and those of blocks of other processes. */
+#define BUFFER_ID_IMPORTED_BASE ((unsigned long long)1 << 56)
 
 CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
@@ -55,24 +40,31 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return result;
 }
 
+static void range_tell(CUdeviceptr *base, size_t *bytes, CUdeviceptr address, size_t length)
+{
+    if (base != NULL)
+        *base = address;
+    if (bytes != NULL)
+        *bytes = length;
+}
+
 CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr dptr)
 {
     struct pool_block block;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    enum pooled pooled = block_find(dptr, &block);
-    if (pooled == POOLED_NO)
-        return real_cuMemGetAddressRange_v2(base, bytes, dptr);
+    enum pooled pooled = pooled_find(dptr, &block);
+    struct ipc_block imported;
     if (pooled == POOLED_DEAD)
         return real_cuMemGetAddressRange_v2(base, bytes, DRIVER_UNKNOWN_ADDRESS);
     CUresult result =
         real_cuMemGetAddressRange_v2(base, bytes, dptr); /* the context's own errors */
     if (result != CUDA_SUCCESS)
         return result;
-    if (base != NULL)
-        *base = block.address;
-    if (bytes != NULL)
-        *bytes = block.requested_bytes;
+    if (pooled == POOLED_LIVE)
+        range_tell(base, bytes, block.address, block.requested_bytes);
+    else if (ipc_import_find(dptr, &imported))
+        range_tell(base, bytes, imported.address, imported.bytes);
     return result;
 }
 
@@ -133,7 +125,7 @@ static void attribute_correct(CUpointer_attribute attribute, void *data,
         *(size_t *)data = block->requested_bytes;
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        if (block->address != block->segment_address || (block->tag & TAG_STREAM_ORDERED) != 0)
+        if ((block->tag & TAG_STREAM_ORDERED) != 0)
             *(int *)data = 0;
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* set for a block, kept by the driver for a segment */
@@ -162,16 +154,32 @@ static void attribute_correct(CUpointer_attribute attribute, void *data,
     }
 }
 
+/* The same for a block of another process. */
+static void imported_correct(CUpointer_attribute attribute, void *data, CUdeviceptr dptr)
+{
+    struct ipc_block block;
+    if (data == NULL || !ipc_import_find(dptr, &block))
+        return;
+    if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+        *(unsigned long long *)data = BUFFER_ID_IMPORTED_BASE + block.id;
+    else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+        *(CUdeviceptr *)data = block.address;
+    else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+        *(size_t *)data = block.bytes;
+}
+
 CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr dptr)
 {
     struct pool_block block;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    enum pooled pooled = block_find(dptr, &block);
+    enum pooled pooled = pooled_find(dptr, &block);
     CUresult result = real_cuPointerGetAttribute(
         data, attribute, pooled == POOLED_DEAD ? DRIVER_UNKNOWN_ADDRESS : dptr);
     if (pooled == POOLED_DEAD && result == CUDA_SUCCESS)
         unknown_correct(attribute, data, dptr);
+    if (pooled == POOLED_NO && result == CUDA_SUCCESS)
+        imported_correct(attribute, data, dptr);
     if (pooled != POOLED_LIVE)
         return result;
     if (result == CUDA_SUCCESS)
@@ -187,7 +195,7 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *at
     struct pool_block block;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    enum pooled pooled = block_find(dptr, &block);
+    enum pooled pooled = pooled_find(dptr, &block);
     CUresult result = real_cuPointerGetAttributes(
         count, attributes, data, pooled == POOLED_DEAD ? DRIVER_UNKNOWN_ADDRESS : dptr);
     if (result != CUDA_SUCCESS || attributes == NULL || data == NULL)
@@ -197,6 +205,8 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *at
             attribute_correct(attributes[i], data[i], &block);
         else if (pooled == POOLED_DEAD)
             unknown_correct(attributes[i], data[i], dptr);
+        else
+            imported_correct(attributes[i], data[i], dptr);
     }
     return result;
 }
@@ -209,7 +219,7 @@ CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attri
     struct pool_block block;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    enum pooled pooled = block_find(dptr, &block);
+    enum pooled pooled = pooled_find(dptr, &block);
     bool sets = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value != NULL;
     if (pooled == POOLED_NO)
         return real_cuPointerSetAttribute(value, attribute, dptr);
@@ -219,41 +229,5 @@ CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attri
     uint32_t rest = block.tag & ~(uint32_t)TAG_SYNC_MEMOPS;
     if (result == CUDA_SUCCESS)
         pool_retag(dptr, *(const unsigned int *)value != 0 ? rest | TAG_SYNC_MEMOPS : rest);
-    return result;
-}
-
-/* A handle of a block inside a segment would open at the segment's start in the other process: the
- * offset is lost. Memory by handle has none at all. So it is refused, and said once. */
-static CUresult ipc_refuse(const struct pool_block *block)
-{
-    static bool said;
-    DEVICE_COUNT(device_for_counting(), ipc_refused, 1);
-    if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (is_by_handle(block))
-        log_line(
-            "cuIpcGetMemHandle refused: memory of VRAMALLOC_BACKING=vmm has no such handle; with "
-            "VRAMALLOC_BACKING=malloc a block that starts a driver allocation (most above 32 MiB "
-            "do) has one, with VRAMALLOC_ENABLE=0 every block of cudaMalloc");
-    else
-        log_line("cuIpcGetMemHandle refused: the block lies inside a pooled segment, and the other "
-                 "process would see the wrong bytes; run with VRAMALLOC_ENABLE=0 to share memory");
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
-{
-    struct pool_block block;
-    if (!driver_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    enum pooled pooled = block_find(dptr, &block);
-    if (handle == NULL || pooled == POOLED_DEAD ||
-        (pooled == POOLED_LIVE && (block.tag & TAG_STREAM_ORDERED) != 0))
-        return real_cuIpcGetMemHandle(handle, DRIVER_UNKNOWN_ADDRESS); /* memory of no such kind */
-    if (pooled == POOLED_LIVE && block.address != block.segment_address)
-        return ipc_refuse(&block);
-    CUresult result = real_cuIpcGetMemHandle(handle, dptr);
-    if (result == CUDA_SUCCESS && pooled == POOLED_LIVE)
-        pool_retag(dptr, block.tag | TAG_EXPORTED);
     return result;
 }

@@ -202,7 +202,7 @@ static void rest_print(struct report_buffer *out, const struct report *report,
     if (c->free_invalid > 0)
         refused_print(out, device);
     if (c->ipc_refused > 0)
-        report_print(out, "  IPC refused    %15s   %s inside a segment\n", COUNT(c->ipc_refused),
+        report_print(out, "  IPC refused    %15s   %s\n", COUNT(c->ipc_refused),
                      c->ipc_refused == 1 ? "handle of a block" : "handles of blocks");
     passed_print(out, "managed allocation", "", c->passed_managed, c->passed_managed_bytes);
     passed_print(out, "host allocation", "", c->passed_host, c->passed_host_bytes);

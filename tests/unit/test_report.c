@@ -106,7 +106,7 @@ static void one_is_singular(void **state)
                                            "1   allocation from explicit pools\n",
                                            "1   cuMemCreate allocation\n",
                                            "1   stream-ordered call while capturing\n",
-                                           "1   handle of a block inside a segment\n",
+                                           "1   handle of a block\n",
                                            "All 2 GPUs: 1 allocation, 0 frees,"};
     static const char *const plural[] = {"2 of 4 calls were served",
                                          "2 allocations ran out",
@@ -121,7 +121,7 @@ static void one_is_singular(void **state)
                                          "2   allocations from explicit pools\n",
                                          "2   cuMemCreate allocations\n",
                                          "2   stream-ordered calls while capturing\n",
-                                         "2   handles of blocks inside a segment\n",
+                                         "2   handles of blocks\n",
                                          "All 2 GPUs: 2 allocations, 2 frees,"};
     struct report report = report_of(devices, 2);
     for (uint64_t n = 1; n <= 2; n++) {
