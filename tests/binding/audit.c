@@ -1,9 +1,10 @@
 /* audit.c - writes down which object each driver function lies in that a program's look-ups return.
  *
  * A preload that stands before all others: its dlsym asks the next one and, for
- * cuGetProcAddress_v2, hands out a function that asks in turn and notes the answer. So it sees what
- * the program gets, after whatever stands behind it has answered. Lines go to the file in
- * AUDIT_LOG: name version flags object      ("none" when there was no answer; version -1: by dlsym)
+ * cuGetProcAddress_v2 and the older cuGetProcAddress (which has no status and ignores it), hands
+ * out a function that asks in turn and notes the answer. So it sees what the program gets, after
+ * whatever stands behind it has answered. Lines go to the file in AUDIT_LOG: name version flags
+ * object      ("none" when there was no answer; version -1: by dlsym)
  *
  * What it leaves out: look-ups through dlvsym, and any change to an answer other than the look-up
  * functions themselves.
@@ -13,6 +14,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,8 +25,8 @@
 typedef int (*get_proc)(const char *, void **, int, uint64_t, void *);
 typedef void *(*symbol_lookup)(void *, const char *);
 
-static get_proc next_by_symbol;  /* what dlsym("cuGetProcAddress_v2") gave */
-static get_proc next_by_request; /* what the request for cuGetProcAddress v12000 gave */
+static get_proc next_by_symbol;  /* what dlsym("cuGetProcAddress[_v2]") gave */
+static get_proc next_by_request; /* what the request for cuGetProcAddress gave */
 
 static const char *object_of(const void *address)
 {
@@ -55,7 +57,7 @@ static int audited(get_proc next, const char *name, void **answer, int version, 
 {
     int result = next(name, answer, version, flags, status);
     note(name, version, flags, *answer);
-    if (strcmp(name, "cuGetProcAddress") == 0 && version >= 12000 && *answer != NULL) {
+    if (strcmp(name, "cuGetProcAddress") == 0 && *answer != NULL) {
         next_by_request = (get_proc)*answer;
         *answer = (void *)audited_by_request;
     }
@@ -95,7 +97,9 @@ __attribute__((visibility("default"))) void *dlsym(void *restrict handle, const 
     if (strncmp(name, "cu", 2) != 0)
         return answer;
     note(name, -1, 0, answer);
-    if (strcmp(name, "cuGetProcAddress_v2") != 0 || answer == NULL)
+    bool looks_up =
+        strcmp(name, "cuGetProcAddress_v2") == 0 || strcmp(name, "cuGetProcAddress") == 0;
+    if (!looks_up || answer == NULL)
         return answer;
     next_by_symbol = (get_proc)answer;
     return (void *)audited_by_symbol;
