@@ -247,12 +247,13 @@ struct request {
     bool drop;
 };
 
-static void request_size(struct request *request)
+static void request_size(struct request *request, uint64_t guard_bytes)
 {
-    bool small = request->bytes <= SIZE_CLASS_MAX_BYTES;
-    request->class_index = small ? size_class_of(request->bytes) : -1;
+    uint64_t bytes = request->bytes + guard_bytes;
+    bool small = bytes <= SIZE_CLASS_MAX_BYTES;
+    request->class_index = small ? size_class_of(bytes) : -1;
     request->pages =
-        small ? size_class_get(request->class_index).slab_pages : size_run_pages(request->bytes);
+        small ? size_class_get(request->class_index).slab_pages : size_run_pages(bytes);
 }
 
 /* The longest hole that a large block may cut while the arena may still grow: eight times its own
@@ -328,7 +329,9 @@ static bool reuse_locked(struct pool *pool, struct request *request, uint64_t *a
 /* Pages of the block itself, where it is no slot. */
 static uint64_t block_pages(const struct request *request)
 {
-    return request->class_index < 0 ? request->pages : size_run_pages(request->bytes);
+    return request->class_index < 0
+               ? request->pages
+               : size_class_get(request->class_index).slot_bytes / POOL_PAGE_BYTES;
 }
 
 /* Where memory is scarce no slab is made, which might hold nothing but one block: a small block is
@@ -588,7 +591,7 @@ enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, 
         return POOL_INVALID;
     if (bytes > POOL_MAX_BLOCK_BYTES)
         return refuse(pool, false);
-    request_size(&request);
+    request_size(&request, pool->config.guard_bytes);
     if (stream == POOL_NO_STREAM) {
         if (cache_alloc(pool, bytes, request.class_index, request.pages, tag, address_out))
             return POOL_OK;

@@ -60,10 +60,11 @@ struct pool_config {
     uint64_t limit_bytes; /* never hold more than this from the backing; default none */
     uint32_t patience_us; /* how long a request waits for pending fences rather than hold more than
                              the slack allows; 0: not at all */
+    uint32_t guard_bytes; /* each block is longer than asked for by this much at least */
     uint32_t slack_percent; /* idle memory is kept while all that is held stays under this share of
                                the highest live total, plus 64 MiB */
-    bool uncached; /* threads keep no blocks for themselves: for tests that look at where blocks lie
-                      and at each record */
+    bool uncached; /* threads keep no blocks for themselves: memory is used again soon, and tests
+                      see where blocks lie and each record */
 };
 
 enum pool_block_state {

@@ -9,6 +9,7 @@
 #include "backing_malloc.h"
 
 #include "capture.h"
+#include "debug.h"
 #include "deferred.h"
 #include "driver.h"
 #include "fence.h"
@@ -47,6 +48,7 @@ static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address
         segment_free(context, address);
         return BACKING_FAILED;
     }
+    debug_segment(context, address, bytes);
     *address_out = address;
     return BACKING_OK;
 }

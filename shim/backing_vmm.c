@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+#include "debug.h"
 #include "deferred.h"
 #include "driver.h"
 #include "fence.h"
@@ -171,10 +172,12 @@ static enum backing_status acquire_parts(void *self, uint64_t bytes, uint64_t pa
     if (result != CUDA_SUCCESS)
         return status_of(result);
     result = parts_map(context->device, address, bytes, part_bytes);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        debug_segment(context, address, bytes);
         *address_out = address;
-    else
+    } else {
         real_cuMemAddressFree(address, bytes);
+    }
     return status_of(result);
 }
 

@@ -10,6 +10,7 @@
 
 #include "backing_malloc.h"
 #include "backing_vmm.h"
+#include "debug.h"
 #include "deferred.h"
 #include "driver.h"
 #include "fence.h"
@@ -135,6 +136,8 @@ static struct pool *pool_make(struct context *context, const struct device *devi
                            : options_size_resolve(&options.arena_size, device->total_bytes),
         .limit_bytes = options_size_resolve(&options.arena_limit, device->total_bytes),
         .slack_percent = options.slack,
+        .uncached = debug_frees_wait(),
+        .guard_bytes = debug_has(DEBUG_GUARD) ? DEBUG_GUARD_BYTES : 0,
         .patience_us = context->deferred != NULL ? DEFERRED_PATIENCE_US : 0};
     return pool_create(&config, &backing);
 }

@@ -66,6 +66,7 @@ struct context {
     CUdeviceptr barrier_spare; /* wait.c: 0 when there is none; exchanged atomically */
     bool barrier_neighbour;    /* wait.c */
     size_t pitch_unit;         /* hooks_memory.c: rounding of rows; 0 when not known yet */
+    CUstream debug_stream;     /* debug.c; NULL until it is needed */
     struct deferred *deferred; /* deferred.c: frees kept back; NULL where frees wait */
     uint32_t waits_needed;     /* fence.c: newest number that a fence waits for; waits_ended: newest
                                   reached */

@@ -19,6 +19,7 @@
 #include <errno.h>
 
 #include "capture.h"
+#include "debug.h"
 #include "deferred.h"
 #include "devices.h"
 #include "driver.h"
@@ -121,6 +122,8 @@ static bool alloc_serve(struct context *context, uint64_t bytes, uint64_t stream
         return false;
     if (pool_alloc(context->pool, bytes, stream, tag, &address) != POOL_OK)
         return false;
+    if (debug_has(~(uint32_t)0))
+        debug_allocated(context, address);
     *dptr = address;
     return true;
 }
@@ -257,8 +260,10 @@ static CUresult free_waiting(struct context *owner, CUcontext current,
     if ((block->tag & TAG_EXPORTED) != 0) {
         ipc_export_end(block);
         pool_free_retire(block);
-    } else if (pool_free_finish(block) >
-               0) /* here, since a native free waits for the GPU as well */
+        return CUDA_SUCCESS;
+    }
+    debug_freeing(owner, current, block);
+    if (pool_free_finish(block) > 0) /* here, since a native free waits for the GPU as well */
         pool_trim(block->pool, UINT64_MAX);
     return CUDA_SUCCESS;
 }
@@ -268,7 +273,7 @@ static CUresult free_waiting(struct context *owner, CUcontext current,
 static CUresult free_mixed(struct context *owner, CUcontext current, const struct pool_block *block)
 {
     uint64_t fence;
-    if (current != owner->handle || (block->tag & TAG_EXPORTED) != 0 ||
+    if (current != owner->handle || (block->tag & TAG_EXPORTED) != 0 || debug_frees_wait() ||
         !fence_after_context(owner, &fence))
         return free_waiting(owner, current, block);
     pool_free_pend(block, POOL_NO_STREAM, fence);
@@ -346,7 +351,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
             DEVICE_COUNT(owner->device, free_failed, 1);
         } else if ((block.tag & TAG_STREAM_ORDERED) != 0)
             result = free_mixed(owner, current, &block);
-        else if ((block.tag & TAG_EXPORTED) == 0 && deferred_free(owner, &block))
+        else if ((block.tag & TAG_EXPORTED) == 0 && !debug_frees_wait() &&
+                 deferred_free(owner, &block))
             result = CUDA_SUCCESS;
         else
             result = free_waiting(owner, current, &block);
@@ -452,6 +458,9 @@ static CUresult free_after_stream_sync(struct context *owner, CUstream stream, b
         ptsz ? real_cuStreamSynchronize_ptsz : real_cuStreamSynchronize;
     CUresult result = synchronize != NULL ? synchronize(stream) : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
+        CUcontext current = NULL;
+        real_cuCtxGetCurrent(&current);
+        debug_freeing(owner, current, block);
         pool_free_finish(block);
     } else {
         pool_free_cancel(block);
@@ -465,7 +474,8 @@ static CUresult free_on_stream(struct context *owner, CUcontext current, CUstrea
 {
     uint64_t fence;
     uint64_t id = stream_id(stream, ptsz);
-    if (current != owner->handle || id == 0 || !stream_is_of(owner, stream, id))
+    if (current != owner->handle || id == 0 || !stream_is_of(owner, stream, id) ||
+        debug_frees_wait())
         return free_after_stream_sync(owner, stream, ptsz, block);
     CUresult result = fence_after_stream(owner, stream, ptsz, &fence);
     if (result == CUDA_ERROR_NOT_SUPPORTED)

@@ -27,23 +27,25 @@ static const struct options defaults = {
 #define OPTION_SIZE(field, NAME, def, help)               .field = {0}, /* from its text, below */
 #define OPTION_PERCENT(field, NAME, def, low, high, help) .field = def,
 #define OPTION_PATH(field, NAME, def, help)               .field = def,
+#define OPTION_SET(field, NAME, def, words, help)         .field = 0,
 #include "options.def"
 #undef OPTION_CHOICE
 #undef OPTION_BOOL
 #undef OPTION_SIZE
 #undef OPTION_PERCENT
 #undef OPTION_PATH
+#undef OPTION_SET
 };
 
 struct options options;
 
-enum option_kind { KIND_CHOICE, KIND_BOOL, KIND_SIZE, KIND_PERCENT, KIND_PATH };
+enum option_kind { KIND_CHOICE, KIND_BOOL, KIND_SIZE, KIND_PERCENT, KIND_PATH, KIND_SET };
 
 struct option_row {
     const char *name;
     enum option_kind kind;
     const char *default_text;
-    const char *choices; /* KIND_CHOICE: "a|b" */
+    const char *choices; /* KIND_CHOICE, KIND_SET: "a|b" */
     unsigned low, high;  /* KIND_PERCENT */
     void *field;
 };
@@ -62,12 +64,15 @@ static const struct option_row rows[] = {
     {#NAME, KIND_PERCENT, TEXT(def), NULL, low, high, (void *)&options.field},
 #define OPTION_PATH(field, NAME, def, help)                                                        \
     {#NAME, KIND_PATH, def, NULL, 0, 0, (void *)&options.field},
+#define OPTION_SET(field, NAME, def, words, help)                                                  \
+    {#NAME, KIND_SET, def, words, 0, 0, (void *)&options.field},
 #include "options.def"
 #undef OPTION_CHOICE
 #undef OPTION_BOOL
 #undef OPTION_SIZE
 #undef OPTION_PERCENT
 #undef OPTION_PATH
+#undef OPTION_SET
 };
 
 #define LIMIT_LEAST_BYTES ((uint64_t)2 << 20) /* the driver's own step */
@@ -233,6 +238,40 @@ static bool path_parse(const struct option_row *row, const char *text)
     return true;
 }
 
+/* Which of the words "a|b" the first `length` characters are; -1: none. */
+static int word_index(const char *words, const char *text, size_t length)
+{
+    for (int i = 0; *words != '\0'; i++) {
+        size_t word = strcspn(words, "|");
+        if (word == length && strncasecmp(words, text, length) == 0)
+            return i;
+        words += word + (words[word] == '|');
+    }
+    return -1;
+}
+
+/* Words between commas, in any order. */
+static bool set_parse(const struct option_row *row, const char *text)
+{
+    uint32_t bits = 0;
+    if (strcasecmp(text, "off") == 0) {
+        *(uint32_t *)row->field = 0;
+        return true;
+    }
+    for (;; text++) {
+        size_t length = strcspn(text, ",");
+        int index = word_index(row->choices, text, length);
+        if (index < 0)
+            return false;
+        bits |= (uint32_t)1 << index;
+        text += length;
+        if (*text == '\0')
+            break;
+    }
+    *(uint32_t *)row->field = bits;
+    return true;
+}
+
 static bool row_parse(const struct option_row *row, const char *text)
 {
     switch (row->kind) {
@@ -244,6 +283,8 @@ static bool row_parse(const struct option_row *row, const char *text)
         return size_parse(text, row->field);
     case KIND_PERCENT:
         return percent_parse(row, text);
+    case KIND_SET:
+        return set_parse(row, text);
     default:
         return path_parse(row, text);
     }
@@ -262,6 +303,9 @@ static void accepted_text(const struct option_row *row, char *text, size_t bytes
         break;
     case KIND_BOOL:
         snprintf(text, bytes, "0 or 1");
+        break;
+    case KIND_SET:
+        snprintf(text, bytes, "off, or of %s, with commas between", row->choices);
         break;
     case KIND_SIZE:
         snprintf(text, bytes,
@@ -385,6 +429,21 @@ static void size_text(const struct option_size *size, char *text, size_t bytes)
                  unit_plural(size->bytes));
 }
 
+static void set_text(const struct option_row *row, char *text, size_t bytes)
+{
+    uint32_t bits = *(uint32_t *)row->field;
+    const char *words = row->choices;
+    size_t used = 0;
+    snprintf(text, bytes, "off");
+    for (; bits != 0 && *words != '\0'; bits >>= 1) {
+        size_t length = strcspn(words, "|");
+        if ((bits & 1) != 0 && used < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%.*s", used > 0 ? "," : "",
+                                     (int)length, words);
+        words += length + (words[length] == '|');
+    }
+}
+
 static void value_text(const struct option_row *row, char *text, size_t bytes)
 {
     switch (row->kind) {
@@ -399,6 +458,9 @@ static void value_text(const struct option_row *row, char *text, size_t bytes)
         break;
     case KIND_PERCENT:
         snprintf(text, bytes, "%u%%", *(uint32_t *)row->field);
+        break;
+    case KIND_SET:
+        set_text(row, text, bytes);
         break;
     default:
         text_visible(row->field, text, bytes);

@@ -23,12 +23,14 @@ struct options {
 #define OPTION_SIZE(field, NAME, def, help)               struct option_size field;
 #define OPTION_PERCENT(field, NAME, def, low, high, help) uint32_t field;
 #define OPTION_PATH(field, NAME, def, help)               char field[PATH_MAX];
+#define OPTION_SET(field, NAME, def, words, help)         uint32_t field;
 #include "options.def"
 #undef OPTION_CHOICE
 #undef OPTION_BOOL
 #undef OPTION_SIZE
 #undef OPTION_PERCENT
 #undef OPTION_PATH
+#undef OPTION_SET
 };
 
 /* The settings in force. All zero until options_load() was called. */

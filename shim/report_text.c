@@ -204,6 +204,9 @@ static void rest_print(struct report_buffer *out, const struct report *report,
     if (c->ipc_refused > 0)
         report_print(out, "  IPC refused    %15s   %s\n", COUNT(c->ipc_refused),
                      c->ipc_refused == 1 ? "handle of a block" : "handles of blocks");
+    if (c->debug_overruns + c->debug_late_writes > 0)
+        report_print(out, "  found          %15s   past ends of blocks, %s after frees (debug)\n",
+                     COUNT(c->debug_overruns), COUNT(c->debug_late_writes));
     passed_print(out, "managed allocation", "", c->passed_managed, c->passed_managed_bytes);
     passed_print(out, "host allocation", "", c->passed_host, c->passed_host_bytes);
     passed_print(out, "array", "", c->passed_array, 0);

@@ -90,6 +90,7 @@ void control_start(void)
     sim.driver_version = (int)number_of("VRSIM_DRIVER_VERSION", 13000);
     sim.call_ns = number_of("VRSIM_CALL_NS", 100);
     sim.real_time = number_of("VRSIM_REAL_TIME", 0) != 0;
+    sim.freed_use = number_of("VRSIM_FREED_USE", 0) != 0;
     sim.thunks = number_of("VRSIM_PROC_THUNKS", 0) != 0;
     counts_target = getenv("VRSIM_COUNTS");
     if (getenv("VRSIM_LOOKUPS") != NULL)

@@ -278,7 +278,8 @@ static void access_part(const struct op *op, const struct owned *owner, uint64_t
 {
     struct access now = {from, end - from, owner->generation, op->slot, op->seq};
     if (!owner->alive) {
-        hazard("memory used after it was freed", from, end - from);
+        if (!sim.freed_use)
+            hazard("memory used after it was freed", from, end - from);
         return;
     }
     access_compare(op, &now);

@@ -254,6 +254,7 @@ struct sim {
     CUresult init_result;
     uint64_t call_ns;
     bool real_time;
+    bool freed_use;
     bool thunks;
     uint64_t host_ns;         /* the virtual clock */
     struct vclock host_clock; /* work that the host has seen finished */

@@ -9,6 +9,7 @@
  *   VRSIM_FAIL=name:n=code,...       the n-th call answers code; n may be "*": every call
  *   VRSIM_PROC_THUNKS=1              cuGetProcAddress hands out other addresses than dlsym
  *   VRSIM_CALL_NS=n                  host time that a call takes (100)
+ *   VRSIM_FREED_USE=1                use of freed memory is no hazard (the library looks at it)
  *   VRSIM_REAL_TIME=1                the virtual clock follows the real one; waits sleep
  *   VRSIM_COUNTS=path|fd             at exit: "name calls" for every function that was called; %p
  * in a path is the process id VRSIM_LOOKUPS=path               every cuGetProcAddress: "name

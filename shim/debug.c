@@ -1,0 +1,171 @@
+/* debug.c - fills, looks and complains. See debug.h.
+ */
+#define _GNU_SOURCE
+#include "debug.h"
+
+#include <string.h>
+
+#include "capture.h"
+#include "driver.h"
+#include "log.h"
+#include "wait.h"
+
+enum { GUARD_BYTE = 0xfd, FREE_BYTE = 0xdf, PIECE_BYTES = 4096, COMPLAINTS_MAX = 20 };
+
+static bool driver_can(void)
+{
+    return real_cuStreamCreate != NULL && real_cuMemsetD8Async != NULL &&
+           real_cuMemcpyDtoHAsync_v2 != NULL && real_cuStreamSynchronize != NULL;
+}
+
+/* The context's own stream; NULL: it cannot be had. */
+static CUstream stream_of(struct context *context)
+{
+    CUstream stream = __atomic_load_n(&context->debug_stream, __ATOMIC_ACQUIRE), none = NULL;
+    if (stream != NULL || !driver_can() ||
+        real_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        return stream;
+    if (__atomic_compare_exchange_n(&context->debug_stream, &none, stream, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        return stream;
+    return none; /* another thread's; the one made here ends with the context */
+}
+
+static bool fill(struct context *context, uint64_t address, uint64_t bytes, unsigned char byte)
+{
+    CUstream stream = bytes > 0 ? stream_of(context) : NULL;
+    return stream != NULL && real_cuMemsetD8Async(address, byte, bytes, stream) == CUDA_SUCCESS &&
+           real_cuStreamSynchronize(stream) == CUDA_SUCCESS;
+}
+
+static bool read_back(struct context *context, unsigned char *to, uint64_t address, uint64_t bytes)
+{
+    CUstream stream = stream_of(context);
+    return stream != NULL &&
+           real_cuMemcpyDtoHAsync_v2(to, address, bytes, stream) == CUDA_SUCCESS &&
+           real_cuStreamSynchronize(stream) == CUDA_SUCCESS;
+}
+
+/* What differs from `byte` in a range: how many bytes, and the first and last of them. */
+struct difference {
+    uint64_t count, first, last; /* first, last: offsets in the range */
+    unsigned char value;         /* of the first */
+};
+
+static void difference_add(struct difference *found, const unsigned char *piece, uint64_t bytes,
+                           uint64_t offset, unsigned char byte)
+{
+    for (uint64_t i = 0; i < bytes; i++) {
+        if (piece[i] == byte)
+            continue;
+        if (found->count++ == 0) {
+            found->first = offset + i;
+            found->value = piece[i];
+        }
+        found->last = offset + i;
+    }
+}
+
+static void compare(struct context *context, uint64_t address, uint64_t from, uint64_t to,
+                    unsigned char byte, struct difference *found)
+{
+    unsigned char piece[PIECE_BYTES];
+    for (uint64_t at = from; at < to; at += PIECE_BYTES) {
+        uint64_t bytes = to - at < PIECE_BYTES ? to - at : PIECE_BYTES;
+        if (!read_back(context, piece, address + at, bytes))
+            return;
+        difference_add(found, piece, bytes, at, byte);
+    }
+}
+
+static bool may_complain(void)
+{
+    static uint32_t complaints;
+    uint32_t before = __atomic_fetch_add(&complaints, 1, __ATOMIC_RELAXED);
+    if (before == COMPLAINTS_MAX)
+        log_line("VRAMALLOC_DEBUG: more is counted in the report, but not said");
+    return before < COMPLAINTS_MAX;
+}
+
+static void guard_check(struct context *context, const struct pool_block *block)
+{
+    struct difference found = {0};
+    compare(context, block->address, block->requested_bytes, block->block_bytes, GUARD_BYTE,
+            &found);
+    if (found.count == 0)
+        return;
+    DEVICE_COUNT(context->device, debug_overruns, 1);
+    if (may_complain())
+        log_line(
+            "VRAMALLOC_DEBUG=guard: %llu bytes past the end of a block of %llu bytes at 0x%llx "
+            "(GPU %d) were written, from %llu to %llu bytes beyond it; the first is 0x%02x",
+            (unsigned long long)found.count, (unsigned long long)block->requested_bytes,
+            (unsigned long long)block->address, context->device->handle,
+            (unsigned long long)(found.first - block->requested_bytes),
+            (unsigned long long)(found.last - block->requested_bytes), found.value);
+}
+
+static void free_check(struct context *context, const struct pool_block *block)
+{
+    unsigned long long first;
+    struct difference found = {0};
+    uint64_t bytes = block->block_bytes;
+    uint64_t head = bytes < DEBUG_LOOK_BYTES ? bytes : DEBUG_LOOK_BYTES;
+    uint64_t tail = bytes - head < DEBUG_LOOK_BYTES ? bytes - head : DEBUG_LOOK_BYTES;
+    compare(context, block->address, 0, head, FREE_BYTE, &found);
+    compare(context, block->address, bytes - tail, bytes, FREE_BYTE, &found);
+    if (found.count == 0)
+        return;
+    DEVICE_COUNT(context->device, debug_late_writes, 1);
+    first = block->address + found.first;
+    if (may_complain())
+        log_line("VRAMALLOC_DEBUG=fill: %llu bytes of free memory at 0x%llx (GPU %d) were written "
+                 "after their free; the first is 0x%02x. The memory is now part of a block of "
+                 "%llu bytes at 0x%llx",
+                 (unsigned long long)found.count, first, context->device->handle, found.value,
+                 (unsigned long long)block->requested_bytes, (unsigned long long)block->address);
+}
+
+void debug_segment(struct context *context, uint64_t address, uint64_t bytes)
+{
+    CUstreamCaptureMode mode;
+    if (!debug_has(DEBUG_FILL))
+        return;
+    capture_relax(&mode);
+    fill(context, address, bytes, FREE_BYTE);
+    capture_restore(&mode);
+}
+
+void debug_allocated(struct context *context, uint64_t address)
+{
+    struct pool_block block;
+    CUstreamCaptureMode mode;
+    if (pool_find(address, &block) != POOL_OK)
+        return;
+    capture_relax(&mode);
+    if (debug_has(DEBUG_FILL))
+        free_check(context, &block);
+    if (debug_has(DEBUG_ZERO))
+        fill(context, address, block.requested_bytes, 0);
+    if (debug_has(DEBUG_GUARD))
+        fill(context, address + block.requested_bytes, block.block_bytes - block.requested_bytes,
+             GUARD_BYTE);
+    capture_restore(&mode);
+}
+
+void debug_freeing(struct context *owner, CUcontext current, const struct pool_block *block)
+{
+    CUstreamCaptureMode mode;
+    if (!debug_frees_wait())
+        return;
+    bool entered = wait_enter(owner, current);
+    if (!entered && current != owner->handle)
+        return;
+    capture_relax(&mode);
+    if (debug_has(DEBUG_GUARD))
+        guard_check(owner, block);
+    if (debug_has(DEBUG_FILL))
+        fill(owner, block->address, block->block_bytes, FREE_BYTE);
+    capture_restore(&mode);
+    wait_leave(entered);
+}
