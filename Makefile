@@ -38,7 +38,7 @@ RUN_OBJECTS  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/runtime/*.c))
 REPORT_OBJECTS := $(patsubst %,$(BUILD)/obj/shim/%.o,report report_text report_json report_path options log text units)
 
 UNIT_HELPERS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)) \
-                  $(filter-out tools/replay/replay.c,$(wildcard tools/replay/*.c)))
+                  $(filter-out tools/replay/replay.c,$(wildcard tools/replay/*.c)) $(filter-out %/main.c,$(wildcard tools/trace/*.c)))
 UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
@@ -137,6 +137,7 @@ $(BUILD)/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_HELPERS) $(POOL_OB
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lcmocka -lz -lpthread $(UNIT_LINK)
 
 $(BUILD)/unit/test_leaves: UNIT_LINK := -Wl,--wrap=page_map_get
+$(BUILD)/unit/test_trace_file: $(BUILD)/obj/shim/trace.o
 $(BUILD)/unit/test_order: $(patsubst %,$(BUILD)/obj/shim/%.o,deferred fence wait)
 
 units: $(UNITS)

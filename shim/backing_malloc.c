@@ -14,6 +14,7 @@
 #include "driver.h"
 #include "fence.h"
 #include "options.h"
+#include "trace.h"
 
 static enum backing_status status_of(CUresult result)
 {
@@ -22,13 +23,15 @@ static enum backing_status status_of(CUresult result)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? BACKING_NO_MEMORY : BACKING_FAILED;
 }
 
-static CUresult segment_free(struct context *context, CUdeviceptr address)
+static CUresult segment_free(struct context *context, CUdeviceptr address, uint64_t bytes)
 {
     CUstreamCaptureMode mode;
+    uint64_t begin_ns = trace_clock();
     capture_relax(&mode);
     CUresult result = real_cuMemFree_v2(address);
     capture_restore(&mode);
     DEVICE_COUNT(context->device, driver_calls, 1);
+    trace_event(TRACE_SHRINK, begin_ns, address, bytes, (int)result, context_number(context));
     return result;
 }
 
@@ -38,14 +41,16 @@ static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address
     CUstreamCaptureMode mode;
     CUdeviceptr address = 0;
     options_complain(context->device->total_bytes);
+    uint64_t begin_ns = trace_clock();
     capture_relax(&mode);
     CUresult result = real_cuMemAlloc_v2(&address, bytes);
     capture_restore(&mode);
     DEVICE_COUNT(context->device, driver_calls, 1);
+    trace_event(TRACE_GROW, begin_ns, address, bytes, (int)result, context_number(context));
     if (result != CUDA_SUCCESS)
         return status_of(result);
     if (address % BACKING_SEGMENT_ALIGN_BYTES != 0) {
-        segment_free(context, address);
+        segment_free(context, address, bytes);
         return BACKING_FAILED;
     }
     debug_segment(context, address, bytes);
@@ -55,8 +60,7 @@ static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address
 
 static enum backing_status release(void *self, uint64_t address, uint64_t bytes)
 {
-    (void)bytes;
-    return status_of(segment_free(self, address));
+    return status_of(segment_free(self, address, bytes));
 }
 
 struct backing backing_malloc(struct context *context)

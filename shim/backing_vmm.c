@@ -21,6 +21,7 @@
 #include "fence.h"
 #include "log.h"
 #include "options.h"
+#include "trace.h"
 #include "wait.h"
 
 static bool used;
@@ -167,6 +168,7 @@ static enum backing_status acquire_parts(void *self, uint64_t bytes, uint64_t pa
     options_complain(context->device->total_bytes);
     if (fault_pends(context))
         return BACKING_FAILED;
+    uint64_t begin_ns = trace_clock();
     CUresult result = real_cuMemAddressReserve(&address, bytes, BACKING_SEGMENT_ALIGN_BYTES, 0, 0);
     DEVICE_COUNT(context->device, driver_calls, 2);
     if (result != CUDA_SUCCESS)
@@ -178,6 +180,8 @@ static enum backing_status acquire_parts(void *self, uint64_t bytes, uint64_t pa
     } else {
         real_cuMemAddressFree(address, bytes);
     }
+    trace_event(TRACE_GROW, begin_ns, result == CUDA_SUCCESS ? address : 0, bytes, (int)result,
+                context_number(context));
     return status_of(result);
 }
 
@@ -188,7 +192,11 @@ static enum backing_status release_parts(void *self, uint64_t address, uint64_t 
 {
     const struct context *context = self;
     DEVICE_COUNT(context->device, driver_calls, (bytes + part_bytes - 1) / part_bytes);
-    return parts_unmap(address, bytes, part_bytes) > 0 ? BACKING_OK : BACKING_FAILED;
+    uint64_t begin_ns = trace_clock();
+    uint64_t unmapped_bytes = parts_unmap(address, bytes, part_bytes);
+    trace_event(TRACE_SHRINK, begin_ns, address, bytes, unmapped_bytes > 0 ? 0 : CUDA_ERROR_UNKNOWN,
+                context_number(context));
+    return unmapped_bytes > 0 ? BACKING_OK : BACKING_FAILED;
 }
 
 static void retire(void *self, uint64_t address, uint64_t bytes)

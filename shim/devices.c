@@ -18,6 +18,7 @@
 #include "forwarded.h"
 #include "ipc.h"
 #include "options.h"
+#include "trace.h"
 
 enum { CONTEXTS_MAX = 256, DEFERRED_PATIENCE_US = 1000000 };
 
@@ -55,7 +56,8 @@ struct device *device_of(CUdevice handle)
     if (real_cuDeviceGetDefaultMemPool != NULL)
         real_cuDeviceGetDefaultMemPool(&pool, handle);
     pthread_mutex_lock(&registry_lock);
-    if (!device->known) {
+    bool first = !device->known;
+    if (first) {
         device->handle = handle;
         memcpy(device->name, name, sizeof(name));
         device->total_bytes = total_bytes;
@@ -64,6 +66,8 @@ struct device *device_of(CUdevice handle)
         __atomic_store_n(&device->known, true, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&registry_lock);
+    if (first)
+        trace_device(handle, total_bytes, name);
     return device;
 }
 
@@ -182,13 +186,17 @@ static struct context *context_look_up(CUcontext handle)
     bool vmm = backing_vmm_wanted(device);
     pthread_mutex_lock(&registry_lock);
     struct context *context = context_find_locked(handle);
-    if (context == NULL)
+    bool made = context == NULL;
+    if (made)
         context = context_make_locked(handle, device, vmm);
     pools_join_locked(device);
     last_used.generation = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&registry_lock);
     last_used.handle = handle;
     last_used.context = context;
+    if (made && context != NULL)
+        trace_event(TRACE_CONTEXT_BEGIN, trace_recent(), (uint64_t)(uintptr_t)handle,
+                    (uint64_t)device_handle, 0, context_number(context));
     return context;
 }
 
@@ -198,6 +206,16 @@ struct context *context_of(CUcontext current)
         last_used.generation == __atomic_load_n(&generation, __ATOMIC_ACQUIRE))
         return last_used.context;
     return context_look_up(current);
+}
+
+uint16_t context_number(const struct context *context)
+{
+    return (uint16_t)(context - contexts + 1);
+}
+
+uint16_t context_number_latest(void)
+{
+    return last_used.context != NULL ? context_number(last_used.context) : 0;
 }
 
 struct context *context_current(CUcontext *current_out)
@@ -244,6 +262,8 @@ struct context *contexts_drop_begin(CUcontext handle)
     if (context == NULL)
         return NULL;
     ipc_export_forget(context->pool);
+    trace_event(TRACE_CONTEXT_END, trace_clock(), (uint64_t)(uintptr_t)handle,
+                (uint64_t)context->device->handle, 0, context_number(context));
     if (context->vmm)
         pool_close(context->pool); /* its memory is given back when no kernel can touch it */
     else

@@ -103,6 +103,11 @@ void contexts_drop_end(struct context *context);
 /* The program destroyed a context: some thread may have it current still. Atomic. */
 extern bool context_was_destroyed;
 
+/* The number of a context in traces, from 1. latest: of the one that this thread last used, 0 where
+ * there was none. */
+uint16_t context_number(const struct context *context);
+uint16_t context_number_latest(void);
+
 /* For backing.h's room; self is the context, which is current. Counts the call. */
 uint64_t context_room(void *self, uint64_t *total_out);
 

@@ -12,6 +12,7 @@
 
 #include "capture.h"
 #include "driver.h"
+#include "trace.h"
 #include "wait.h"
 
 enum { CHUNK_ENTRIES = 4096, CHUNKS_MAX = 1024 };
@@ -134,10 +135,12 @@ CUresult fence_after_stream(struct context *context, CUstream stream, bool ptsz,
     return CUDA_SUCCESS;
 #endif
     CUresult result = record(entry_at(index)->event, stream);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *fence_out = event_fence(index);
-    else
+        trace_fence(trace_stream(stream, ptsz), context_number(context));
+    } else {
         entry_return(index);
+    }
     return result;
 }
 
@@ -165,10 +168,12 @@ bool fence_after_context(struct context *context, uint64_t *fence_out)
 #ifdef VRAMALLOC_PLANT_ONE_STREAM /* of the streams that the fence is for it carries one */
     recorded = real_cuEventRecord(entry_at(index)->event, CU_STREAM_LEGACY) == CUDA_SUCCESS;
 #endif
-    if (recorded)
+    if (recorded) {
         *fence_out = event_fence(index);
-    else
+        trace_fence(TRACE_STREAM_NONE, context_number(context));
+    } else {
         entry_return(index);
+    }
     return recorded;
 }
 
@@ -238,7 +243,10 @@ enum backing_fence_state fence_wait(void *self, uint64_t fence)
             wait_as_free(context, context->handle, &later);
         return wait_has_ended(context, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_FAILED;
     }
-    return event_ask(fence, real_cuEventSynchronize);
+    uint64_t begin_ns = trace_recent();
+    enum backing_fence_state state = event_ask(fence, real_cuEventSynchronize);
+    trace_wait(begin_ns, state != BACKING_FENCE_PASSED, context_number(context));
+    return state;
 }
 
 void fence_drop(void *self, uint64_t fence)

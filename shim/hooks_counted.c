@@ -6,6 +6,7 @@
  */
 #include "devices.h"
 #include "driver.h"
+#include "trace.h"
 
 /* If the driver is out of memory while pools of the device hold idle memory, it is given back, and
  * the call is made once more. True: something was given back. */
@@ -33,6 +34,8 @@ static bool idle_memory_released(CUresult result)
             struct device *device = device_for_counting();                                         \
             DEVICE_COUNT(device, calls, 1);                                                        \
             DEVICE_COUNT(device, bytes_counter, bytes);                                            \
+            if (trace_wanted())                                                                    \
+                trace_passed(__builtin_return_address(0), bytes);                                  \
         }                                                                                          \
         return result;                                                                             \
     }

@@ -13,6 +13,8 @@
  * by the other) are fenced after all work of the context.
  *
  * What it leaves out: explicit memory pools, managed and host memory (hooks_counted.c).
+ * With a trace (trace.c) each hook records its call around what it does anyway.
+ *
  * Lock: none.
  */
 #define _GNU_SOURCE
@@ -29,6 +31,7 @@
 #include "ipc.h"
 #include "options.h"
 #include "stream_use.h"
+#include "trace.h"
 #include "wait.h"
 
 /* The first handle that is a real stream; 0, 1 and 2 mean the default streams. */
@@ -64,6 +67,8 @@ static CUresult alloc_count_forwarded(struct context *context, struct device *de
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         DEVICE_COUNT(device, out_of_memory, 1);
+        trace_event(TRACE_OUT_OF_MEMORY, trace_clock(), 0, bytes, (int)result,
+                    context != NULL ? context_number(context) : 0);
         explain_out_of_memory(context, bytes);
     }
     return result;
@@ -136,7 +141,16 @@ static void fault_note(struct context *context, CUresult result)
         __atomic_store_n(&context->faulted, false, __ATOMIC_RELAXED);
 }
 
-CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+/* The end of a traced allocation. */
+static CUresult alloc_traced(const struct trace_call *call, enum trace_kind kind, CUresult result,
+                             const CUdeviceptr *dptr, size_t bytes, uint64_t stream)
+{
+    CUdeviceptr block = answered(dptr, result);
+    trace_alloc_end(call, kind, (int)result, block, bytes, stream, block != 0 && pool_owns(block));
+    return result;
+}
+
+static CUresult mem_alloc(CUdeviceptr *dptr, size_t bytes)
 {
     CUcontext current;
     int saved_errno = errno;
@@ -154,6 +168,15 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     fault_note(context, result);
     return alloc_count_forwarded(context, device_for(context), result, answered(dptr, result),
                                  bytes, context_ending());
+}
+
+CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+{
+    if (!trace_wanted())
+        return mem_alloc(dptr, bytes);
+    struct trace_call call = trace_alloc_begin(__builtin_return_address(0));
+    CUresult result = mem_alloc(dptr, bytes);
+    return alloc_traced(&call, TRACE_ALLOC, result, dptr, bytes, TRACE_STREAM_NONE);
 }
 
 /* The pitch the driver uses: rows are rounded up to what it answers for a row of one byte. The
@@ -204,8 +227,8 @@ static bool pitch_serve(struct context *context, CUdeviceptr *dptr, size_t *pitc
     return true;
 }
 
-CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
-                                 unsigned int element_bytes)
+static CUresult mem_alloc_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                                unsigned int element_bytes)
 {
     CUcontext current;
     int saved_errno = errno;
@@ -226,6 +249,19 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width,
         bytes = SIZE_MAX;
     return alloc_count_forwarded(context, device_for(context), result, answered(dptr, result),
                                  bytes, context_ending());
+}
+
+CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                                 unsigned int element_bytes)
+{
+    if (!trace_wanted())
+        return mem_alloc_pitch(dptr, pitch, width, height, element_bytes);
+    struct trace_call call = trace_alloc_begin(__builtin_return_address(0));
+    CUresult result = mem_alloc_pitch(dptr, pitch, width, height, element_bytes);
+    size_t bytes;
+    if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
+        bytes = SIZE_MAX;
+    return alloc_traced(&call, TRACE_ALLOC_PITCH, result, dptr, bytes, TRACE_STREAM_NONE);
 }
 
 /* An interior, freed or already freeing address of the pool: the driver says what it says of an
@@ -335,7 +371,7 @@ static bool current_destroyed(CUcontext current, CUresult *result_out)
     return *result_out == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
+static CUresult mem_free(CUdeviceptr dptr)
 {
     CUcontext current;
     struct context *context;
@@ -359,6 +395,17 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
         async_uncount(owner, &block, result);
     }
     errno = saved_errno;
+    return result;
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
+{
+    if (!trace_wanted())
+        return mem_free(dptr);
+    struct trace_call call = trace_free_begin(__builtin_return_address(0), TRACE_FREE, dptr,
+                                              TRACE_STREAM_NONE, dptr != 0 && pool_owns(dptr));
+    CUresult result = mem_free(dptr);
+    trace_free_end(&call, (int)result);
     return result;
 }
 
@@ -435,13 +482,26 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bo
                                  bytes, NULL);
 }
 
+/* With a trace. */
+static CUresult alloc_async_traced(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz,
+                                   const void *caller)
+{
+    struct trace_call call = trace_alloc_begin(caller);
+    CUresult result = alloc_async(dptr, bytes, stream, ptsz);
+    return alloc_traced(&call, TRACE_ALLOC_ASYNC, result, dptr, bytes, trace_stream(stream, ptsz));
+}
+
 CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
+    if (trace_wanted())
+        return alloc_async_traced(dptr, bytes, stream, false, __builtin_return_address(0));
     return alloc_async(dptr, bytes, stream, false);
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
+    if (trace_wanted())
+        return alloc_async_traced(dptr, bytes, stream, true, __builtin_return_address(0));
     return alloc_async(dptr, bytes, stream, true);
 }
 
@@ -531,12 +591,26 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
     return result;
 }
 
+/* With a trace. */
+static CUresult free_async_traced(CUdeviceptr dptr, CUstream stream, bool ptsz, const void *caller)
+{
+    struct trace_call call = trace_free_begin(
+        caller, TRACE_FREE_ASYNC, dptr, trace_stream(stream, ptsz), dptr != 0 && pool_owns(dptr));
+    CUresult result = free_async(dptr, stream, ptsz);
+    trace_free_end(&call, (int)result);
+    return result;
+}
+
 CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
+    if (trace_wanted())
+        return free_async_traced(dptr, stream, false, __builtin_return_address(0));
     return free_async(dptr, stream, false);
 }
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
+    if (trace_wanted())
+        return free_async_traced(dptr, stream, true, __builtin_return_address(0));
     return free_async(dptr, stream, true);
 }

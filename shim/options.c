@@ -215,6 +215,12 @@ static void path_settle(const struct option_row *row)
                        : "the path of the present one is not known");
 }
 
+/* Whether stderr is a place for it. */
+static bool stderr_accepted(const struct option_row *row)
+{
+    return strcmp(row->default_text, "stderr") == 0;
+}
+
 /* No path, or one that nobody means: nothing, blanks at an end, a word that others take for stdout.
  */
 static bool path_refused(const char *text)
@@ -224,12 +230,12 @@ static bool path_refused(const char *text)
     size_t length = strlen(text);
     return length == 0 || length >= PATH_MAX || strchr(blanks, text[0]) != NULL ||
            strchr(blanks, text[length - 1]) != NULL ||
-           word_find("-|stdout", text, word, sizeof(word));
+           word_find("-|stdout|stderr", text, word, sizeof(word));
 }
 
 static bool path_parse(const struct option_row *row, const char *text)
 {
-    if (word_find("stderr|off", text, row->field, PATH_MAX))
+    if (word_find(stderr_accepted(row) ? "stderr|off" : "off", text, row->field, PATH_MAX))
         return true;
     if (path_refused(text))
         return false;
@@ -316,9 +322,9 @@ static void accepted_text(const struct option_row *row, char *text, size_t bytes
         break;
     default:
         snprintf(text, bytes,
-                 "stderr, off, or a path (/tmp/%%e.%%p, /dev/stdout; at most %d characters, no "
-                 "blank at either end)",
-                 PATH_MAX - 1);
+                 "%s, or a path (/tmp/%%e.%%p%s; at most %d characters, no blank at either end)",
+                 stderr_accepted(row) ? "stderr, off" : "off",
+                 stderr_accepted(row) ? ", /dev/stdout" : "", PATH_MAX - 1);
     }
 }
 
@@ -465,6 +471,16 @@ static void value_text(const struct option_row *row, char *text, size_t bytes)
     default:
         text_visible(row->field, text, bytes);
     }
+}
+
+const char *options_setting_name(int number)
+{
+    return number >= 0 && number < ROW_COUNT ? rows[number].name : NULL;
+}
+
+void options_setting_text(int number, char *text, size_t bytes)
+{
+    value_text(&rows[number], text, bytes);
 }
 
 void options_print(void)

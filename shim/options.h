@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct option_size {
@@ -47,6 +48,12 @@ void options_complain(uint64_t total_bytes);
 
 /* Prints every setting in force, one line each, to stderr (VRAMALLOC_VERBOSE=1). */
 void options_print(void);
+
+/* A setting's name, by its number from 0; NULL: no more. */
+const char *options_setting_name(int number);
+
+/* Its value in force, as options_print() has it. */
+void options_setting_text(int number, char *text, size_t bytes);
 
 /* Resolves a size option against a card of `total_bytes`. Returns 0 for "none". */
 uint64_t options_size_resolve(const struct option_size *size, uint64_t total_bytes);

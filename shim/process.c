@@ -24,6 +24,7 @@
 #include "figures.h"
 #include "options.h"
 #include "report.h"
+#include "trace.h"
 
 /* Serves until a device is seen; from then on `mark` is looked at. */
 static const bool always = true;
@@ -57,6 +58,7 @@ void process_start(void)
 {
     int saved_errno = errno;
     options_load();
+    trace_settle();
     if (options.verbose)
         options_print();
     start_ns = clock_ns();
@@ -79,6 +81,7 @@ __attribute__((destructor)) static void process_end(void)
     int saved_errno = errno;
     if (start_ns == 0 || !process_serves())
         return;
+    trace_end();
     uint64_t elapsed_ns = clock_ns() - start_ns;
     size_t count = devices_collect(rows, DEVICES_MAX);
     if (count > 0) {

@@ -37,4 +37,8 @@ bool report_path_expand(const char *pattern, const struct report *report, char *
  * -1: *errno_out says why. */
 int report_path_open(const char *path, int *errno_out);
 
+/* The same for data that is mapped: for reading and writing, and nothing but a new regular file
+ * will do. what: "trace" ..., for the line about another name. */
+int report_path_open_new(const char *path, const char *what, int *errno_out);
+
 #endif

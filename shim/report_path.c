@@ -162,36 +162,61 @@ static int descriptor_open(int number)
     return number == STDERR_FILENO ? number : fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
-static void taken_say(const char *numbered, const char *path)
+static void taken_say(const char *what, const char *numbered, const char *path)
 {
     static char shown[2][SHOWN_BYTES];
-    log_line("the report is in \"%s\", since \"%s\" exists",
+    log_line("the %s is in \"%s\", since \"%s\" exists", what,
              text_visible(numbered, shown[0], SHOWN_BYTES),
              text_visible(path, shown[1], SHOWN_BYTES));
 }
 
-int report_path_open(const char *path, int *errno_out)
+/* existing: opens what has the name already, or says EEXIST. */
+static int numbered_open(const char *path, int access, const char *what,
+                         int (*existing)(const char *path), int *errno_out)
 {
     static char numbered[PATH_MAX + 8];
-    int named = descriptor_named(path);
-    if (named >= 0) {
-        int fd = descriptor_open(named);
-        *errno_out = errno;
-        return fd;
-    }
     for (int number = 0; number <= NUMBER_MAX; number++) {
         if (number == 0)
             snprintf(numbered, sizeof(numbered), "%s", path);
         else
             snprintf(numbered, sizeof(numbered), "%s.%d", path, number);
-        int fd = open(numbered, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        int fd = open(numbered, access | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0 && errno == EEXIST && number == 0)
-            fd = existing_open(numbered);
+            fd = existing(numbered);
         *errno_out = errno;
         if (fd >= 0 && number > 0)
-            taken_say(numbered, path);
+            taken_say(what, numbered, path);
         if (fd >= 0 || *errno_out != EEXIST)
             return fd;
     }
     return -1;
+}
+
+int report_path_open(const char *path, int *errno_out)
+{
+    int named = descriptor_named(path);
+    if (named < 0)
+        return numbered_open(path, O_WRONLY, "report", existing_open, errno_out);
+    int fd = descriptor_open(named);
+    *errno_out = errno;
+    return fd;
+}
+
+/* Devices, folders and the like: nothing beside them is meant either. */
+static int existing_refuse(const char *path)
+{
+    struct stat status;
+    errno = EEXIST;
+    if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode))
+        errno = S_ISDIR(status.st_mode) ? EISDIR : EOPNOTSUPP;
+    return -1;
+}
+
+int report_path_open_new(const char *path, const char *what, int *errno_out)
+{
+    if (descriptor_named(path) >= 0) {
+        *errno_out = EOPNOTSUPP;
+        return -1;
+    }
+    return numbered_open(path, O_RDWR, what, existing_refuse, errno_out);
 }

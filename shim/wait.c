@@ -15,6 +15,7 @@
 #include "capture.h"
 #include "clock.h"
 #include "driver.h"
+#include "trace.h"
 
 enum { SPARE_BYTES = 256 };
 
@@ -110,7 +111,7 @@ CUresult wait_as_free(struct context *context, CUcontext current, bool *later_ou
 {
     CUresult result;
     uint32_t number = wait_number(context);
-    uint64_t begin_ns = clock_coarse_ns();
+    uint64_t begin_ns = clock_coarse_ns(), trace_ns = trace_recent();
     *later_out = false;
     if (!device_reached_from_outside(context->device) && capture_gate_enter()) {
         result = context_synchronize(context, current);
@@ -118,6 +119,7 @@ CUresult wait_as_free(struct context *context, CUcontext current, bool *later_ou
     } else {
         result = barrier_wait(context, current, later_out);
     }
+    trace_wait(trace_ns, (int)result, context_number(context));
     uint64_t waited_ns = clock_coarse_ns() - begin_ns;
     if (waited_ns > 0)
         DEVICE_COUNT(context->device, free_wait_ns, waited_ns);

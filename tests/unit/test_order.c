@@ -8,6 +8,7 @@
 #include "../../shim/driver.h"
 #include "../../shim/fence.h"
 #include "../../shim/options.h"
+#include "../../shim/trace.h"
 #include "../../shim/wait.h"
 
 enum { BYTES = 5000, EVENTS = 64 };
@@ -15,6 +16,31 @@ enum { BYTES = 5000, EVENTS = 64 };
 
 static struct device device;
 static struct context one, two;
+
+/* --- no trace ----------------------------------------------------------------------------- */
+
+bool trace_on;
+
+uint64_t trace_recent(void)
+{
+    return 0;
+}
+
+void trace_wait(uint64_t begin_ns, int result, uint16_t context)
+{
+    (void)result, (void)context;
+    assert_int_equal(begin_ns, 0);
+}
+
+void trace_fence(uint64_t stream, uint16_t context)
+{
+    (void)stream, (void)context;
+}
+
+uint16_t context_number(const struct context *context)
+{
+    return context == &one ? 1 : 2;
+}
 
 /* --- the driver --------------------------------------------------------------------------- */
 
