@@ -43,7 +43,7 @@ UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
 
-.PHONY: all library sim replay units victims differential setup check demo oracle asan ubsan tsan coverage mutate tidy \
+.PHONY: all library sim replay tools units victims differential setup check demo oracle asan ubsan tsan coverage mutate tidy \
         format format-check bench bench-programs planted gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
@@ -123,8 +123,18 @@ $(BUILD)/sim/libcudart_static.a: $(RUN_OBJECTS)
 
 REPLAY_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/replay/*.c))
 replay: $(BUILD)/vramalloc-replay ## build vramalloc-replay, which drives the pool with recorded traces
-$(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(POOL_OBJECTS)
+READER_OBJECTS := $(patsubst %,$(BUILD)/obj/tools/trace/%.o,reader lives)
+$(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(READER_OBJECTS) $(POOL_OBJECTS)
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lz -lpthread
+
+# --- the trace tools ---------------------------------------------------------------------------------
+
+TRACE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/trace/*.c)) \
+                 $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary)
+TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace)
+tools: $(TOOLS) ## build the commands for traces: vramalloc-trace, -replay
+$(BUILD)/vramalloc-trace: $(TRACE_OBJECTS)
+	$(CC) $(CFLAGS) -o $@ $^ -lz
 
 # --- unit tests ---------------------------------------------------------------------------------------
 
@@ -236,12 +246,14 @@ gpu-bench: library ## what allocations cost with and without the library, on a r
 
 # --- installing -------------------------------------------------------------------------------------------
 
-install: all ## copy library and launcher to PREFIX
+install: all ## copy library, launcher and what tools are built to PREFIX
 	install -D -m 755 $(LIBRARY) '$(DESTDIR)$(PREFIX)/lib/libvramalloc.so'
 	install -D -m 755 scripts/vramalloc '$(DESTDIR)$(PREFIX)/bin/vramalloc'
+	@for tool in $(wildcard $(TOOLS)); do install -m 755 "$$tool" '$(DESTDIR)$(PREFIX)/bin/'; done
 
 uninstall: ## remove them
-	rm -f '$(DESTDIR)$(PREFIX)/lib/libvramalloc.so' '$(DESTDIR)$(PREFIX)/bin/vramalloc'
+	rm -f '$(DESTDIR)$(PREFIX)/lib/libvramalloc.so' '$(DESTDIR)$(PREFIX)/bin/vramalloc' \
+	    $(TOOLS:$(BUILD)/%='$(DESTDIR)$(PREFIX)/bin/%')
 
 clean: ## remove build products
 	rm -rf $(BUILD)

@@ -439,12 +439,13 @@ static uint32_t module_id_locked(const struct mapping *mapping)
             return modules[i].id;
     if (module_count == MODULES_MAX)
         return 0;
+    uint32_t id = module_count + 1;
     const struct trace_item *item =
-        item_add_locked(TRACE_ITEM_MODULE, module_count + 1, 0, mapping->base, mapping->path);
+        item_add_locked(TRACE_ITEM_MODULE, id, 0, mapping->base, mapping->path);
     if (item == NULL)
         return 0;
-    modules[module_count++] = (struct module){mapping->base, module_count + 1, item};
-    return module_count;
+    modules[module_count++] = (struct module){mapping->base, id, item};
+    return id;
 }
 
 static uint16_t caller_add_locked(const void *address, struct caller *slot)
@@ -547,6 +548,7 @@ static bool file_open(void)
 /* False: errno says why there is no trace. */
 static bool open_locked(uint64_t total_bytes)
 {
+    uint64_t magic;
     limit_bytes = options_size_resolve(&options.trace_limit, total_bytes);
     if (!file_open())
         return false;
@@ -559,8 +561,8 @@ static bool open_locked(uint64_t total_bytes)
     header_fill(clock_read_ns(CLOCK_REALTIME));
     settings_add_locked();
     thread_key_made = pthread_key_create(&thread_key, thread_end) == 0;
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-    memcpy(header->magic, TRACE_MAGIC, sizeof(header->magic));
+    memcpy(&magic, TRACE_MAGIC, sizeof(magic));
+    __atomic_store_n((uint64_t *)(void *)header->magic, magic, __ATOMIC_RELEASE);
     return true;
 }
 

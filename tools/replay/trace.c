@@ -5,6 +5,9 @@
  */
 #include "trace.h"
 
+#include "../trace/reader.h"
+#include "binary.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,6 +40,8 @@ struct loader {
     size_t line;
     uint64_t *threads; /* as named in the file */
     uint64_t first_ns;
+    trace_visitor *visit; /* NULL: events are kept */
+    void *visit_arg;
     struct trace_event event; /* what is known of the line's event so far */
 };
 
@@ -90,9 +95,14 @@ static void live_remove(struct live_table *table, struct live *slot)
     table->used--;
 }
 
-static bool event_add(struct loader *loader, struct trace_event event)
+static bool event_add(struct loader *loader, struct trace_event event, uint64_t pointer)
 {
     struct trace *trace = loader->trace;
+    if (loader->visit != NULL) {
+        trace->event_count++;
+        return loader->visit(loader->visit_arg, &event, pointer) ||
+               load_fail(loader, "its events cannot be taken");
+    }
     if (trace->event_count == loader->events_capacity) {
         size_t capacity = loader->events_capacity != 0 ? loader->events_capacity * 2 : 4096;
         struct trace_event *grown = realloc(trace->events, capacity * sizeof(*grown));
@@ -141,7 +151,7 @@ static bool allocate_add(struct loader *loader, uint64_t pointer, uint64_t bytes
     loader->event.bytes = bytes;
     loader->event.stream = stream;
     loader->event.block = block;
-    return event_add(loader, loader->event);
+    return event_add(loader, loader->event, pointer);
 }
 
 static bool free_add(struct loader *loader, uint64_t pointer, uint64_t stream)
@@ -156,7 +166,7 @@ static bool free_add(struct loader *loader, uint64_t pointer, uint64_t stream)
     loader->event.block = slot->block;
     loader->event.is_free = true;
     live_remove(&loader->live, slot);
-    return event_add(loader, loader->event);
+    return event_add(loader, loader->event, pointer);
 }
 
 static bool line_split(char *line, char *columns[COLUMNS])
@@ -314,22 +324,34 @@ static bool lines_load(struct loader *loader, gzFile file)
     return loader->trace->event_count > 0 || no_events(loader);
 }
 
+static bool file_load(struct loader *loader, const char *path)
+{
+    uint64_t threads[THREADS_MAX];
+    loader->threads = threads;
+    *loader->trace = (struct trace){0};
+    gzFile file = gzopen(path, "rb");
+    if (file == NULL)
+        return load_fail(loader, strerror(errno));
+    gzbuffer(file, 256 << 10);
+    bool loaded = lines_load(loader, file);
+    gzclose(file);
+    free(loader->live.slots);
+    if (!loaded)
+        trace_free(loader->trace);
+    return loaded;
+}
+
 bool trace_load(const char *path, struct trace *trace, struct trace_error *error)
 {
     struct loader loader = {.trace = trace, .error = error};
-    *trace = (struct trace){0};
-    uint64_t threads[THREADS_MAX];
-    loader.threads = threads;
-    gzFile file = gzopen(path, "rb");
-    if (file == NULL)
-        return load_fail(&loader, strerror(errno));
-    gzbuffer(file, 256 << 10);
-    bool loaded = lines_load(&loader, file);
-    gzclose(file);
-    free(loader.live.slots);
-    if (!loaded)
-        trace_free(trace);
-    return loaded;
+    return reader_recognises(path) ? binary_load(path, trace, error) : file_load(&loader, path);
+}
+
+bool trace_visit(const char *path, trace_visitor *visit, void *arg, struct trace_error *error)
+{
+    struct trace trace;
+    struct loader loader = {.trace = &trace, .error = error, .visit = visit, .visit_arg = arg};
+    return file_load(&loader, path);
 }
 
 void trace_free(struct trace *trace)

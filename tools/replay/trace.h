@@ -1,4 +1,5 @@
-/* trace.h - allocation traces: the CSV that RMM's replay benchmark reads, plain or gzip'd.
+/* trace.h - allocation traces: the CSV that RMM's replay benchmark reads, plain or gzip'd; and the
+ * library's own (shim/trace_format.h), of which the GPU with the most allocations is taken.
  *
  * Columns: Thread,Time,Action,Pointer,Size,Stream. Action is allocate or free; Stream is "-" for
  * cudaMalloc and cudaFree, else a stream handle; Time is nanoseconds. RMM's own logs (lines of
@@ -31,6 +32,8 @@ struct trace {
     size_t block_count;
     size_t thread_count;
     size_t foreign_frees; /* frees of pointers the trace never allocated: left out */
+    size_t other_gpus;    /* allocations of other GPUs: left out */
+    size_t lost_events;   /* that the trace says it has not */
 };
 
 struct trace_error {
@@ -38,7 +41,13 @@ struct trace_error {
     char reason[256];
 };
 
-/* Loads a whole trace. True: trace_free() it later. False: *error says where and why. */
+/* Reads a CSV without keeping it: `visit` is called for each event. pointer: as the file has it.
+ * False: *error says why; `visit` returned false, or as trace_load(). */
+typedef bool trace_visitor(void *arg, const struct trace_event *event, uint64_t pointer);
+bool trace_visit(const char *path, trace_visitor *visit, void *arg, struct trace_error *error);
+
+/* Loads a whole trace, a CSV or what VRAMALLOC_TRACE makes. True: trace_free() it later. False:
+ * *error says where and why. */
 bool trace_load(const char *path, struct trace *trace, struct trace_error *error);
 void trace_free(struct trace *trace);
 
