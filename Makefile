@@ -38,7 +38,7 @@ RUN_OBJECTS  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/runtime/*.c))
 REPORT_OBJECTS := $(patsubst %,$(BUILD)/obj/shim/%.o,report report_text report_json report_path options log text units)
 
 UNIT_HELPERS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)) \
-                  $(filter-out tools/replay/replay.c,$(wildcard tools/replay/*.c)) $(filter-out %/main.c,$(wildcard tools/trace/*.c)))
+                  $(filter-out tools/replay/replay.c,$(wildcard tools/replay/*.c)) $(filter-out %/main.c,$(wildcard tools/trace/*.c tools/tune/*.c)))
 UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
@@ -131,10 +131,15 @@ $(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(READER_OBJECTS) $(POOL_OBJECTS)
 
 TRACE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/trace/*.c)) \
                  $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary)
-TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace)
-tools: $(TOOLS) ## build the commands for traces: vramalloc-trace, -replay
+TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace tune)
+tools: $(TOOLS) ## build the commands for traces: vramalloc-trace, -replay, -tune
 $(BUILD)/vramalloc-trace: $(TRACE_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
+
+TUNE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/tune/*.c)) $(READER_OBJECTS) \
+                $(filter-out %/replay.o,$(REPLAY_OBJECTS))
+$(BUILD)/vramalloc-tune: $(TUNE_OBJECTS) $(POOL_OBJECTS)
+	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lz -lpthread
 
 # --- unit tests ---------------------------------------------------------------------------------------
 

@@ -137,7 +137,8 @@ CUresult fence_after_stream(struct context *context, CUstream stream, bool ptsz,
     CUresult result = record(entry_at(index)->event, stream);
     if (result == CUDA_SUCCESS) {
         *fence_out = event_fence(index);
-        trace_fence(trace_stream(stream, ptsz), context_number(context));
+        if (trace_wanted())
+            trace_fence(trace_stream(stream, ptsz), context_number(context));
     } else {
         entry_return(index);
     }
@@ -170,7 +171,8 @@ bool fence_after_context(struct context *context, uint64_t *fence_out)
 #endif
     if (recorded) {
         *fence_out = event_fence(index);
-        trace_fence(TRACE_STREAM_NONE, context_number(context));
+        if (trace_wanted())
+            trace_fence(TRACE_STREAM_NONE, context_number(context));
     } else {
         entry_return(index);
     }
@@ -245,7 +247,8 @@ enum backing_fence_state fence_wait(void *self, uint64_t fence)
     }
     uint64_t begin_ns = trace_recent();
     enum backing_fence_state state = event_ask(fence, real_cuEventSynchronize);
-    trace_wait(begin_ns, state != BACKING_FENCE_PASSED, context_number(context));
+    if (begin_ns != 0)
+        trace_wait(begin_ns, state != BACKING_FENCE_PASSED, context_number(context));
     return state;
 }
 

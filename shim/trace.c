@@ -692,15 +692,8 @@ void trace_passed(const void *caller, uint64_t bytes)
     trace_alloc_end(&call, TRACE_PASSED, 0, 0, bytes, TRACE_STREAM_NONE, false);
 }
 
-uint64_t trace_clock(void)
+uint64_t trace_recent_ns(void)
 {
-    return trace_wanted() ? clock_ns() : 0;
-}
-
-uint64_t trace_recent(void)
-{
-    if (!trace_wanted())
-        return 0;
     return writer.calls > 0 ? writer.recent_ns : clock_ns();
 }
 
@@ -733,18 +726,14 @@ void trace_event(enum trace_kind kind, uint64_t begin_ns, uint64_t address, uint
 void trace_fence(uint64_t stream, uint16_t context)
 {
     struct trace_record what = {.stream = stream, .context = context};
-    uint64_t now_ns = trace_recent();
-    if (now_ns != 0)
-        event_write(TRACE_FENCE, now_ns, now_ns, &what);
+    uint64_t now_ns = trace_recent_ns();
+    event_write(TRACE_FENCE, now_ns, now_ns, &what);
 }
 
 void trace_wait(uint64_t begin_ns, int result, uint16_t context)
 {
     struct trace_record what = {.result = (uint16_t)result, .context = context};
-    uint64_t now_ns = begin_ns != 0 ? trace_clock() : 0;
-    if (now_ns == 0)
-        return;
-    writer.recent_ns = now_ns;
+    uint64_t now_ns = now_note();
     writer.waited = true;
     if (now_ns >= begin_ns + TRACE_WAIT_LEAST_NS)
         event_write(TRACE_WAIT, begin_ns, now_ns, &what);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "clock.h"
 #include "trace_format.h"
 
 /* Read through trace_wanted(). True also until the settings are known: the first call of all may be
@@ -57,22 +58,31 @@ void trace_free_end(const struct trace_call *call, int result);
 /* Memory that is only counted. */
 void trace_passed(const void *caller, uint64_t bytes);
 
-/* Nanoseconds of CLOCK_MONOTONIC where a trace is wanted, else 0: for trace_event(). */
-uint64_t trace_clock(void);
+/* The thread's latest known time inside a call of the program, else the clock's. */
+uint64_t trace_recent_ns(void);
 
-/* As trace_clock(), without asking it inside a call of the program: the thread's latest known time.
- */
-uint64_t trace_recent(void);
+/* Nanoseconds of CLOCK_MONOTONIC where a trace is wanted, else 0: for trace_event(). */
+static inline uint64_t trace_clock(void)
+{
+    return trace_wanted() ? clock_ns() : 0;
+}
+
+/* As trace_clock(), without asking it inside a call of the program. */
+static inline uint64_t trace_recent(void)
+{
+    return trace_wanted() ? trace_recent_ns() : 0;
+}
 
 /* An event of the pool. begin_ns: from trace_clock() or trace_recent(), and the event lasted from
  * then till now; 0: nothing is recorded. context: its number, 0 where there is none. */
 void trace_event(enum trace_kind kind, uint64_t begin_ns, uint64_t address, uint64_t bytes,
                  int result, uint16_t context);
 
-/* A fence was recorded, just now. stream: 0 for all of the context. Cost: 48 bytes written. */
+/* Where a trace is wanted: a fence was recorded, just now. stream: 0 for all of the context. Cost:
+ * 48 bytes written. */
 void trace_fence(uint64_t stream, uint16_t context);
 
-/* The host waited since begin_ns: recorded from TRACE_WAIT_LEAST_NS on. */
+/* The host waited since begin_ns, which is not 0: recorded from TRACE_WAIT_LEAST_NS on. */
 void trace_wait(uint64_t begin_ns, int result, uint16_t context);
 
 /* The stream as records have it. per_thread: handle 0 means the thread's own default stream. */

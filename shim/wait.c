@@ -119,7 +119,8 @@ CUresult wait_as_free(struct context *context, CUcontext current, bool *later_ou
     } else {
         result = barrier_wait(context, current, later_out);
     }
-    trace_wait(trace_ns, (int)result, context_number(context));
+    if (trace_ns != 0)
+        trace_wait(trace_ns, (int)result, context_number(context));
     uint64_t waited_ns = clock_coarse_ns() - begin_ns;
     if (waited_ns > 0)
         DEVICE_COUNT(context->device, free_wait_ns, waited_ns);
