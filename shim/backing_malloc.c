@@ -14,6 +14,7 @@
 #include "driver.h"
 #include "fence.h"
 #include "options.h"
+#include "process.h"
 #include "trace.h"
 
 static enum backing_status status_of(CUresult result)
@@ -40,7 +41,7 @@ static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address
     struct context *context = self;
     CUstreamCaptureMode mode;
     CUdeviceptr address = 0;
-    options_complain(context->device->total_bytes);
+    process_memory_asked(context->device->total_bytes);
     uint64_t begin_ns = trace_clock();
     capture_relax(&mode);
     CUresult result = real_cuMemAlloc_v2(&address, bytes);

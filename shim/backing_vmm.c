@@ -22,6 +22,7 @@
 #include "log.h"
 #include "options.h"
 #include "trace.h"
+#include "process.h"
 #include "wait.h"
 
 static bool used;
@@ -165,7 +166,7 @@ static enum backing_status acquire_parts(void *self, uint64_t bytes, uint64_t pa
 {
     struct context *context = self;
     CUdeviceptr address = 0;
-    options_complain(context->device->total_bytes);
+    process_memory_asked(context->device->total_bytes);
     if (fault_pends(context))
         return BACKING_FAILED;
     uint64_t begin_ns = trace_clock();

@@ -37,6 +37,11 @@ static __thread struct {
 
 bool context_was_destroyed;
 
+pthread_mutex_t *devices_lock(void)
+{
+    return &registry_lock;
+}
+
 struct device *device_of(CUdevice handle)
 {
     if (handle < 0 || handle >= DEVICES_MAX)

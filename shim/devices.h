@@ -111,6 +111,9 @@ uint16_t context_number_latest(void);
 /* For backing.h's room; self is the context, which is current. Counts the call. */
 uint64_t context_room(void *self, uint64_t *total_out);
 
+/* The registry's lock: who holds it sees no context made or dropped. Never across a driver call. */
+pthread_mutex_t *devices_lock(void);
+
 /* Gives the idle memory of all pools of the device back to the driver, for a request that it
  * refused: the alternative is failing. Waits for the GPU if the backing does. True: something was
  * given back, so the driver is worth another try. */

@@ -67,6 +67,13 @@ void figures_retire(struct context *context)
     stats_add(&context->device->retired, &last, false);
 }
 
+static void counters_read(const struct counters *counters, struct counters *out)
+{
+#define COUNTER(name, unit, meaning) out->name = __atomic_load_n(&counters->name, __ATOMIC_RELAXED);
+#include "counters.def"
+#undef COUNTER
+}
+
 size_t devices_collect(struct report_device *rows, size_t rows_max)
 {
     static struct pool_stats one;
@@ -85,7 +92,7 @@ size_t devices_collect(struct report_device *rows, size_t rows_max)
             stats_add(&row->pool, &one, true);
         }
         peaks_together(&row->pool, &device->together);
-        memcpy(&row->counters, &device->counters, sizeof(row->counters));
+        counters_read(&device->counters, &row->counters);
         struct counters *c = &row->counters;
         c->alloc_served = row->pool.allocations;
         c->alloc_calls = c->alloc_served + c->alloc_forwarded + c->alloc_failed;

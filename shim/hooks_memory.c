@@ -30,6 +30,7 @@
 #include "forwarded.h"
 #include "ipc.h"
 #include "options.h"
+#include "process.h"
 #include "stream_use.h"
 #include "trace.h"
 #include "wait.h"
@@ -57,7 +58,7 @@ static CUresult alloc_count_forwarded(struct context *context, struct device *de
                                       CUcontext ending)
 {
     DEVICE_COUNT(device, driver_calls, 1);
-    options_complain(device != NULL ? device->total_bytes : 0);
+    process_memory_asked(device != NULL ? device->total_bytes : 0);
     if (result == CUDA_SUCCESS) {
         DEVICE_COUNT(device, alloc_forwarded, 1);
         DEVICE_COUNT(device, forwarded_bytes, bytes);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "signal_name.h"
 #include "text.h"
 #include "units.h"
 
@@ -28,6 +29,8 @@ static const struct options defaults = {
 #define OPTION_PERCENT(field, NAME, def, low, high, help) .field = def,
 #define OPTION_PATH(field, NAME, def, help)               .field = def,
 #define OPTION_SET(field, NAME, def, words, help)         .field = 0,
+#define OPTION_SIGNAL(field, NAME, def, help)             .field = 0,
+#define OPTION_SECONDS(field, NAME, def, high, help)      .field = def,
 #include "options.def"
 #undef OPTION_CHOICE
 #undef OPTION_BOOL
@@ -35,18 +38,29 @@ static const struct options defaults = {
 #undef OPTION_PERCENT
 #undef OPTION_PATH
 #undef OPTION_SET
+#undef OPTION_SIGNAL
+#undef OPTION_SECONDS
 };
 
 struct options options;
 
-enum option_kind { KIND_CHOICE, KIND_BOOL, KIND_SIZE, KIND_PERCENT, KIND_PATH, KIND_SET };
+enum option_kind {
+    KIND_CHOICE,
+    KIND_BOOL,
+    KIND_SIZE,
+    KIND_PERCENT,
+    KIND_PATH,
+    KIND_SIGNAL,
+    KIND_SECONDS,
+    KIND_SET
+};
 
 struct option_row {
     const char *name;
     enum option_kind kind;
     const char *default_text;
     const char *choices; /* KIND_CHOICE, KIND_SET: "a|b" */
-    unsigned low, high;  /* KIND_PERCENT */
+    unsigned low, high;  /* KIND_PERCENT, KIND_SECONDS */
     void *field;
 };
 
@@ -66,6 +80,10 @@ static const struct option_row rows[] = {
     {#NAME, KIND_PATH, def, NULL, 0, 0, (void *)&options.field},
 #define OPTION_SET(field, NAME, def, words, help)                                                  \
     {#NAME, KIND_SET, def, words, 0, 0, (void *)&options.field},
+#define OPTION_SIGNAL(field, NAME, def, help)                                                      \
+    {#NAME, KIND_SIGNAL, def, NULL, 0, 0, (void *)&options.field},
+#define OPTION_SECONDS(field, NAME, def, high, help)                                               \
+    {#NAME, KIND_SECONDS, TEXT(def), NULL, 0, high, (void *)&options.field},
 #include "options.def"
 #undef OPTION_CHOICE
 #undef OPTION_BOOL
@@ -73,6 +91,8 @@ static const struct option_row rows[] = {
 #undef OPTION_PERCENT
 #undef OPTION_PATH
 #undef OPTION_SET
+#undef OPTION_SIGNAL
+#undef OPTION_SECONDS
 };
 
 #define LIMIT_LEAST_BYTES ((uint64_t)2 << 20) /* the driver's own step */
@@ -152,11 +172,12 @@ static bool bool_parse(const char *text, bool *value_out)
     return true;
 }
 
-static bool percent_parse(const struct option_row *row, const char *text)
+/* unit: what may stand behind it. */
+static bool number_parse(const struct option_row *row, const char *text, const char *unit)
 {
     uint64_t value;
     const char *rest;
-    if (!digits_parse(text, &value, &rest) || (rest[0] != '\0' && strcmp(rest, "%") != 0) ||
+    if (!digits_parse(text, &value, &rest) || (rest[0] != '\0' && strcmp(rest, unit) != 0) ||
         value < row->low || value > row->high)
         return false;
     *(uint32_t *)row->field = (uint32_t)value;
@@ -288,9 +309,13 @@ static bool row_parse(const struct option_row *row, const char *text)
     case KIND_SIZE:
         return size_parse(text, row->field);
     case KIND_PERCENT:
-        return percent_parse(row, text);
+        return number_parse(row, text, "%");
     case KIND_SET:
         return set_parse(row, text);
+    case KIND_SIGNAL:
+        return signal_parse(text, row->field);
+    case KIND_SECONDS:
+        return number_parse(row, text, "s");
     default:
         return path_parse(row, text);
     }
@@ -319,6 +344,17 @@ static void accepted_text(const struct option_row *row, char *text, size_t bytes
         break;
     case KIND_PERCENT:
         snprintf(text, bytes, "%u to %u (percent)", row->low, row->high);
+        break;
+    case KIND_SIGNAL:
+        snprintf(text, bytes,
+                 "off, "
+#define SIGNAL_ROW(name, ends) #name ", "
+#include "signals.def"
+#undef SIGNAL_ROW
+                 "RTMIN+N, or one of their numbers");
+        break;
+    case KIND_SECONDS:
+        snprintf(text, bytes, "%u to %u (seconds)", row->low, row->high);
         break;
     default:
         snprintf(text, bytes,
@@ -467,6 +503,12 @@ static void value_text(const struct option_row *row, char *text, size_t bytes)
         break;
     case KIND_SET:
         set_text(row, text, bytes);
+        break;
+    case KIND_SIGNAL:
+        signal_text(*(int *)row->field, text, bytes);
+        break;
+    case KIND_SECONDS:
+        snprintf(text, bytes, "%u s", *(uint32_t *)row->field);
         break;
     default:
         text_visible(row->field, text, bytes);

@@ -25,6 +25,8 @@ struct options {
 #define OPTION_PERCENT(field, NAME, def, low, high, help) uint32_t field;
 #define OPTION_PATH(field, NAME, def, help)               char field[PATH_MAX];
 #define OPTION_SET(field, NAME, def, words, help)         uint32_t field;
+#define OPTION_SIGNAL(field, NAME, def, help)             int field;
+#define OPTION_SECONDS(field, NAME, def, high, help)      uint32_t field;
 #include "options.def"
 #undef OPTION_CHOICE
 #undef OPTION_BOOL
@@ -32,6 +34,8 @@ struct options {
 #undef OPTION_PERCENT
 #undef OPTION_PATH
 #undef OPTION_SET
+#undef OPTION_SIGNAL
+#undef OPTION_SECONDS
 };
 
 /* The settings in force. All zero until options_load() was called. */

@@ -5,7 +5,7 @@
  * Fork: a child made after the first device was seen gets the driver's own answers (CUDA does not
  * survive fork) and makes no report; no lock of ours is touched there. It is told by a page that
  * the kernel hands to children as zeroes, since a raw clone() runs no handlers of fork.
- * Exit: the report is made from host state by a destructor. No driver call.
+ * Exit: the report is made from host state by a destructor (reporter.c). No driver call.
  *
  * What it leaves out: exit by _exit, quick_exit or a signal makes no report.
  * Lock: none.
@@ -16,14 +16,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "figures.h"
 #include "options.h"
-#include "report.h"
+#include "reporter.h"
 #include "trace.h"
 
 /* Serves until a device is seen; from then on `mark` is looked at. */
@@ -31,7 +28,7 @@ static const bool always = true;
 static bool served = true;
 const bool *process_is_served = &always;
 
-static uint64_t start_ns;
+static bool started;
 
 /* Where the kernel has no such pages (before 4.14). */
 static void child_after_fork(void)
@@ -61,7 +58,8 @@ void process_start(void)
     trace_settle();
     if (options.verbose)
         options_print();
-    start_ns = clock_ns();
+    reporter_begin();
+    started = true;
     errno = saved_errno;
 }
 
@@ -75,25 +73,16 @@ void process_device_seen(void)
     __atomic_store_n(&process_is_served, mark != NULL ? mark : &served, __ATOMIC_RELEASE);
 }
 
+void process_memory_asked(uint64_t total_bytes)
+{
+    options_complain(total_bytes);
+    reporter_start();
+}
+
 __attribute__((destructor)) static void process_end(void)
 {
-    static struct report_device rows[DEVICES_MAX];
-    int saved_errno = errno;
-    if (start_ns == 0 || !process_serves())
-        return;
-    trace_end();
-    uint64_t elapsed_ns = clock_ns() - start_ns;
-    size_t count = devices_collect(rows, DEVICES_MAX);
-    if (count > 0) {
-        struct report report = {.pid = getpid(),
-                                .seconds = (double)elapsed_ns / 1e9,
-                                .free_mode = options.free_mode,
-                                .backing = options.backing,
-                                .count_leaks = strcmp(options.leaks, "count") == 0,
-                                .device_count = count,
-                                .devices = rows};
-        strncpy(report.program, program_invocation_short_name, sizeof(report.program) - 1);
-        report_write(&report);
+    if (started && process_serves()) {
+        trace_end();
+        reporter_end();
     }
-    errno = saved_errno;
 }

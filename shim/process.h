@@ -3,12 +3,18 @@
 #define VRAMALLOC_SHIM_PROCESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Called once, when the driver was found: reads the settings and prepares for fork and exit. */
 void process_start(void);
 
 /* Called when a device was seen: from here on a forked child must use nothing of ours. */
 void process_device_seen(void);
+
+/* Called when device memory is asked for from the driver, of a card of total_bytes (0: not known):
+ * what is wrong with the settings is said, and the thread that they ask for begins. errno is kept.
+ */
+void process_memory_asked(uint64_t total_bytes);
 
 extern const bool *process_is_served; /* read through process_serves() */
 

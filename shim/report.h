@@ -1,9 +1,10 @@
-/* report.h - the exit report: one screen of text or one JSON document, made from host state alone.
+/* report.h - a report, at exit or before: one screen of text or one JSON document, made from host
+ * state alone.
  *
  * What it leaves out: collecting the figures (shim/devices.c hands them over) and any CUDA call.
  *
- * Locks: none. Called once, at exit, by one thread. No malloc: everything is on the stack or
- * static.
+ * Locks: none. Called by one thread at a time, which holds the report lock (reporter.h). No malloc:
+ * everything is on the stack or static.
  */
 #ifndef VRAMALLOC_SHIM_REPORT_H
 #define VRAMALLOC_SHIM_REPORT_H
@@ -44,7 +45,11 @@ struct report_device {
 struct report {
     char program[256]; /* basename of the executable */
     int pid;
-    double seconds;        /* from the first CUDA call seen to the report */
+    double seconds;     /* from the first CUDA call seen to the report */
+    uint64_t number;    /* of the process's reports: 1, 2 ... */
+    const char *reason; /* exit, signal USR2, every 60 s */
+    bool at_exit;
+    int64_t time;          /* UTC, seconds since 1970 */
     const char *free_mode; /* effective VRAMALLOC_FREE */
     const char *backing;   /* effective VRAMALLOC_BACKING */
     bool count_leaks;      /* false: VRAMALLOC_LEAKS=off */

@@ -32,9 +32,9 @@ bool report_path_expand(const char *pattern, const struct report *report, char *
                         size_t path_bytes);
 
 /* report_path.c: opens a new file for writing; an existing one is left alone, the next free name of
- * PATH, PATH.1 ... PATH.999 is taken and one line says so. Character devices and FIFOs are opened
- * as they stand, without blocking; an open descriptor that PATH names is copied, but for stderr.
- * -1: *errno_out says why. */
+ * PATH, PATH.1 ... PATH.99999 is taken and one line says so, the first time for a path. Character
+ * devices and FIFOs are opened as they stand, without blocking; an open descriptor that PATH names
+ * is copied, but for stderr. -1: *errno_out says why. */
 int report_path_open(const char *path, int *errno_out);
 
 /* The same for data that is mapped: for reading and writing, and nothing but a new regular file

@@ -4,10 +4,14 @@
  * Bytes and counts are integers. A ratio that is not defined (nothing live, nothing free) is left
  * out.
  */
+#define _GNU_SOURCE
 #include <string.h>
+#include <unistd.h>
 
+#include "rank.h"
 #include "report_buffer.h"
 #include "text.h"
+#include "units.h"
 
 #define U(value) ((unsigned long long)(value))
 
@@ -124,11 +128,26 @@ static void device_print(struct report_buffer *out, const struct report_device *
     report_print(out, "}");
 }
 
+/* Which of many reports this is. */
+static void origin_print(struct report_buffer *out, const struct report *report)
+{
+    char host[256] = "";
+    gethostname(host, sizeof(host) - 1);
+    report_print(out, " \"number\": %llu,\n \"reason\": \"%s\",\n", U(report->number),
+                 report->reason);
+    report_print(out, " \"time\": \"%s\",\n \"host\": ", unit_time(report->time).text);
+    string_print(out, host);
+    report_print(out, ",\n");
+    if (rank_number() != RANK_UNKNOWN)
+        report_print(out, " \"rank\": %d,\n", rank_number());
+}
+
 void report_json_make(struct report_buffer *out, const struct report *report)
 {
     report_print(out, "{\"schema\": \"vramalloc-report/1\",\n \"program\": ");
     string_print(out, report->program);
     report_print(out, ",\n \"pid\": %d,\n \"seconds\": %.3f,\n", report->pid, report->seconds);
+    origin_print(out, report);
     report_print(out, " \"settings\": {\"free\": \"%s\", \"backing\": \"%s\"},\n",
                  report->free_mode, report->backing);
     report_print(out, " \"gpus\": [\n");

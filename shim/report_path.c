@@ -2,8 +2,10 @@
  *
  * A report is a new file of mode 0600, made with O_EXCL and O_NOFOLLOW: no existing file is
  * truncated and no symbolic link is followed, whoever planted it. If the name is taken, the next
- * free number is appended, and that is said. A character device (/dev/null, a terminal) or a FIFO
- * is written to as it stands, and so is an open descriptor: /dev/stdout, /dev/fd/3.
+ * free number is appended, and that is said, once for a path: a process may make many reports, of
+ * which each begins to look behind the number of the one before. A character device (/dev/null, a
+ * terminal) or a FIFO is written to as it stands, and so is an open descriptor: /dev/stdout,
+ * /dev/fd/3.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,15 +18,11 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "rank.h"
 #include "report_buffer.h"
 #include "text.h"
 
-enum { NUMBER_MAX = 999, SHOWN_BYTES = 300 };
-
-/* The variables by which launchers tell a process its rank, most specific first. */
-static const char *const rank_variables[] = {
-    "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-    "SLURM_PROCID",         "RANK",      "JOB_COMPLETION_INDEX"};
+enum { NUMBER_MAX = 99999, SHOWN_BYTES = 300 };
 
 struct path {
     char *text;
@@ -50,16 +48,6 @@ static void path_put_value(struct path *path, const char *value)
         path_put(path, *value == '/' ? '_' : *value);
 }
 
-static const char *rank_text(void)
-{
-    for (size_t i = 0; i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++) {
-        const char *value = getenv(rank_variables[i]);
-        if (value != NULL && value[0] != '\0')
-            return value;
-    }
-    return "0";
-}
-
 static void path_put_host(struct path *path)
 {
     char host[256] = "localhost";
@@ -80,7 +68,7 @@ static void path_put_letter(struct path *path, char letter, const struct report 
         path_put_host(path);
         break;
     case 'r':
-        path_put_value(path, rank_text());
+        path_put_value(path, rank_text() != NULL ? rank_text() : "0");
         break;
     case 'e':
         path_put_value(path, report->program);
@@ -175,6 +163,11 @@ static int numbered_open(const char *path, int access, const char *what,
                          int (*existing)(const char *path), int *errno_out)
 {
     static char numbered[PATH_MAX + 8];
+    static struct { /* where the last file of a number went */
+        char path[PATH_MAX];
+        int number;
+    } last;
+    bool again = strcmp(path, last.path) == 0;
     for (int number = 0; number <= NUMBER_MAX; number++) {
         if (number == 0)
             snprintf(numbered, sizeof(numbered), "%s", path);
@@ -184,10 +177,16 @@ static int numbered_open(const char *path, int access, const char *what,
         if (fd < 0 && errno == EEXIST && number == 0)
             fd = existing(numbered);
         *errno_out = errno;
-        if (fd >= 0 && number > 0)
+        if (fd >= 0 && number > 0 && !again)
             taken_say(what, numbered, path);
+        if (fd >= 0 && number > 0) {
+            snprintf(last.path, sizeof(last.path), "%s", path);
+            last.number = number;
+        }
         if (fd >= 0 || *errno_out != EEXIST)
             return fd;
+        if (number == 0 && again)
+            number = last.number;
     }
     return -1;
 }

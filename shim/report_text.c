@@ -48,9 +48,16 @@ static void calls_print(struct report_buffer *out, const struct report_device *d
                      COUNT(c->out_of_memory), S(c->out_of_memory));
 }
 
-static void memory_print(struct report_buffer *out, const struct pool_stats *pool)
+/* What the levels in the report are of. */
+static const char *moment(const struct report *report)
 {
-    report_print(out, "\n  memory            at exit         peak\n");
+    return report->at_exit ? "at exit" : "now";
+}
+
+static void memory_print(struct report_buffer *out, const struct report *report,
+                         const struct pool_stats *pool)
+{
+    report_print(out, "\n  memory     %14s         peak\n", moment(report));
     report_print(out, "    requested  %12s %12s\n", BYTES(pool->live_requested_bytes),
                  BYTES(pool->peak_live_requested_bytes));
     report_print(out, "    in blocks  %12s %12s   requested, rounded up\n",
@@ -192,13 +199,12 @@ static void rest_print(struct report_buffer *out, const struct report *report,
     const struct counters *c = &device->counters;
     report_print(out, "\n");
     if (report->count_leaks)
-        report_print(out, "  live at exit   %15s   block%s, %s requested\n",
+        report_print(out, "  live %-7s   %15s   block%s, %s requested\n", moment(report),
                      COUNT(device->pool.live_blocks), S(device->pool.live_blocks),
                      BYTES(device->pool.live_requested_bytes));
     if (report->count_leaks && c->forwarded_live > 0)
-        report_print(out, "  the driver's   %15s   block%s live at exit, %s\n",
-                     COUNT(c->forwarded_live), S(c->forwarded_live),
-                     BYTES(c->forwarded_live_bytes));
+        report_print(out, "  the driver's   %15s   block%s live %s, %s\n", COUNT(c->forwarded_live),
+                     S(c->forwarded_live), moment(report), BYTES(c->forwarded_live_bytes));
     if (c->free_invalid > 0)
         refused_print(out, device);
     if (c->ipc_refused > 0)
@@ -228,7 +234,7 @@ static void device_print(struct report_buffer *out, const struct report *report,
     report_print(out, "\n");
     calls_print(out, device);
     if (device->pool.allocations > 0) {
-        memory_print(out, &device->pool);
+        memory_print(out, report, &device->pool);
         fragmentation_print(out, &device->pool);
         slabs_print(out, &device->pool);
         runs_print(out, &device->pool);
@@ -256,7 +262,8 @@ static struct report_device devices_sum(const struct report *report)
     return sum;
 }
 
-static void verdict_print(struct report_buffer *out, const struct report_device *sum)
+static void verdict_print(struct report_buffer *out, const struct report *report,
+                          const struct report_device *sum)
 {
     const struct pool_stats *pool = &sum->pool;
     uint64_t served = served_calls(sum), all = all_calls(sum);
@@ -270,23 +277,35 @@ static void verdict_print(struct report_buffer *out, const struct report_device 
     report_print(out, "\n  Held at most %s from the driver", BYTES(pool->peak_backed_bytes));
     if (pool->run_free_bytes > 0)
         report_print(
-            out, "; %s of the free memory at exit is outside the largest free run",
+            out, "; %s of the free memory %s is outside the largest free run",
             unit_share(pool->run_free_bytes - pool->largest_free_run_bytes, pool->run_free_bytes)
-                .text);
+                .text,
+            moment(report));
     report_print(out, ".\n");
+}
+
+/* Of the only report, which is made at exit, nothing. */
+static void origin_print(struct report_buffer *out, const struct report *report)
+{
+    if (report->at_exit && report->number == 1)
+        return;
+    report_print(out, " %s (%s, %s)", COUNT(report->number), report->reason,
+                 unit_time(report->time).text);
 }
 
 void report_text_make(struct report_buffer *out, const struct report *report)
 {
     struct report_device sum = devices_sum(report);
-    report_print(out, "\nvramalloc report: %s (pid %d), %.1f s, free=%s backing=%s\n",
-                 report->program, report->pid, report->seconds, report->free_mode, report->backing);
-    verdict_print(out, &sum);
+    report_print(out, "\nvramalloc report");
+    origin_print(out, report);
+    report_print(out, ": %s (pid %d), %.1f s, free=%s backing=%s\n", report->program, report->pid,
+                 report->seconds, report->free_mode, report->backing);
+    verdict_print(out, report, &sum);
     for (size_t i = 0; i < report->device_count; i++)
         device_print(out, report, &report->devices[i]);
     if (report->device_count > 1)
-        report_print(out, "\nAll %zu GPUs: %s allocation%s, %s free%s, %s held at exit\n",
+        report_print(out, "\nAll %zu GPUs: %s allocation%s, %s free%s, %s held %s\n",
                      report->device_count, COUNT(sum.counters.alloc_calls),
                      S(sum.counters.alloc_calls), COUNT(sum.counters.free_calls),
-                     S(sum.counters.free_calls), BYTES(sum.pool.backed_bytes));
+                     S(sum.counters.free_calls), BYTES(sum.pool.backed_bytes), moment(report));
 }

@@ -1,6 +1,7 @@
 /* units.c - figures as people read them. See units.h. */
 #include "units.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,4 +73,24 @@ struct unit_text unit_share(uint64_t part, uint64_t whole)
 void unit_pair(char *text, size_t bytes, uint64_t used, uint64_t total)
 {
     snprintf(text, bytes, "%s/%s", unit_count(used).text, unit_count(total).text);
+}
+
+static bool is_leap(int64_t year)
+{
+    return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+}
+
+struct unit_text unit_time(int64_t seconds)
+{
+    static const int month_days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    struct unit_text time;
+    int64_t days = seconds / 86400, year = 1970;
+    int month = 0, second = (int)(seconds % 86400);
+    for (; days >= 365 + is_leap(year); year++)
+        days -= 365 + is_leap(year);
+    for (; days >= month_days[month] + (month == 1 && is_leap(year)); month++)
+        days -= month_days[month] + (month == 1 && is_leap(year));
+    snprintf(time.text, sizeof(time.text), "%04d-%02d-%02dT%02d:%02d:%02dZ", (int)year % 10000,
+             month + 1, (int)days + 1, second / 3600, second / 60 % 60, second % 60);
+    return time;
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct unit_text {
-    char text[32];
+    char text[48];
 };
 
 /* 0 B, 512 B, 1.50 KiB, 13.7 GiB ...: three digits that count. */
@@ -20,6 +20,10 @@ const char *unit_plural(uint64_t count);
 
 /* 812 ns, 3.20 us, 1.42 ms, 2.05 s */
 struct unit_text unit_ns(uint64_t ns);
+
+/* 2026-12-03T08:40:53Z, from seconds since 1970, which are not negative. Not by libc, whose
+ * functions take a lock and may call malloc. */
+struct unit_text unit_time(int64_t seconds);
 
 /* part of whole in percent: 12.3 %; "-" when whole is 0 */
 struct unit_text unit_share(uint64_t part, uint64_t whole);

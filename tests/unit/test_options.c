@@ -3,7 +3,10 @@
 
 #include <unistd.h>
 
+#include <signal.h>
+
 #include "../../shim/options.h"
+#include "../../shim/signal_name.h"
 
 static char said[8192];
 
@@ -218,6 +221,75 @@ static void switches_and_percentages(void **state)
     assert_int_equal(options.slack, 80);
 }
 
+static void seconds(void **state)
+{
+    (void)state;
+    load("VRAMALLOC_REPORT_EVERY", "60");
+    assert_string_equal(said, "");
+    assert_int_equal(options.report_every, 60);
+    load("VRAMALLOC_REPORT_EVERY", "31536000s");
+    assert_int_equal(options.report_every, 31536000);
+    static const char *const bad[] = {"31536001", "-1", "", "1.5", "1m", "60%"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char expected[256];
+        load("VRAMALLOC_REPORT_EVERY", bad[i]);
+        snprintf(expected, sizeof(expected),
+                 "vramalloc: VRAMALLOC_REPORT_EVERY=\"%s\" is not valid: accepted is 0 to 31536000 "
+                 "(seconds); using the default, 0\n",
+                 bad[i]);
+        assert_string_equal(said, expected);
+        assert_int_equal(options.report_every, 0);
+    }
+}
+
+/* By name, by number, as a signal of real time; and what a program cannot do without is refused. */
+static void signals(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text, *shown;
+        int number;
+    } good[] = {{"USR2", "USR2", SIGUSR2},
+                {"SIGUSR2", "USR2", SIGUSR2},
+                {"sigterm", "TERM", SIGTERM},
+                {"Int", "INT", SIGINT},
+                {"10", "USR1", 10},
+                {"RTMIN", "RTMIN+0", SIGRTMIN},
+                {"rtmin+3", "RTMIN+3", SIGRTMIN + 3},
+                {"SIGRTMAX-1", "RTMIN+29", SIGRTMAX - 1},
+                {"64", "RTMIN+30", 64},
+                {"off", "off", 0},
+                {"OFF", "off", 0},
+                {"0", "off", 0}};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        char shown[16];
+        load("VRAMALLOC_SIGNAL", good[i].text);
+        assert_string_equal(said, "");
+        assert_int_equal(options.signal, good[i].number);
+        assert_string_equal(signal_text(options.signal, shown, sizeof(shown)), good[i].shown);
+    }
+    static const char *const bad[] = {
+        "KILL",     "STOP",     "SEGV", "SIGSEGV", "9",         "19",     "11",      "CHLD",
+        "PIPE",     "TSTP",     "ABRT", "6",       "32",        "33",     "65",      "999",
+        "1000",     "-1",       "",     "SIG",     "SIGOFF",    "RTMIN+", "RTMAX+1", "RTMIN-1",
+        "RTMIN+99", "RTMIN+1x", "USR3", "USR2 ",   "SIGSIGINT", "12x",    "0x0c"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char expected[512];
+        load("VRAMALLOC_SIGNAL", bad[i]);
+        snprintf(
+            expected, sizeof(expected),
+            "vramalloc: VRAMALLOC_SIGNAL=\"%s\" is not valid: accepted is off, USR1, USR2, PWR, "
+            "TERM, INT, HUP, QUIT, XCPU, RTMIN+N, or one of their numbers; using the default, "
+            "off\n",
+            bad[i]);
+        assert_string_equal(said, expected);
+        assert_int_equal(options.signal, 0);
+    }
+    assert_true(signal_ends(SIGTERM));
+    assert_false(signal_ends(SIGUSR2));
+    assert_false(signal_ends(SIGRTMIN));
+}
+
 static void paths(void **state)
 {
     (void)state;
@@ -350,6 +422,8 @@ int main(void)
         cmocka_unit_test(what_is_long_is_cut),
         cmocka_unit_test(choices),
         cmocka_unit_test(switches_and_percentages),
+        cmocka_unit_test(seconds),
+        cmocka_unit_test(signals),
         cmocka_unit_test(paths),
         cmocka_unit_test(no_paths),
         cmocka_unit_test(relative_paths),

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../../shim/options.h"
+#include "../../shim/rank.h"
 #include "../../shim/report_buffer.h"
 #include "../../shim/units.h"
 #include "sim_backing.h"
@@ -47,6 +48,9 @@ static struct report report_of(const struct report_device *devices, size_t count
     struct report report = {.program = "pro\"gram",
                             .pid = 4711,
                             .seconds = 12.5,
+                            .number = 1,
+                            .reason = "exit",
+                            .at_exit = true,
                             .free_mode = "sync",
                             .backing = "malloc",
                             .count_leaks = true,
@@ -249,6 +253,13 @@ static void units_are_sane(void **state)
     assert_string_equal(unit_bytes(GIB - 1).text, "1.00 GiB");
     assert_string_equal(unit_count(1234567).text, "1,234,567");
     assert_string_equal(unit_count(999).text, "999");
+    assert_string_equal(unit_time(0).text, "1970-01-01T00:00:00Z");
+    assert_string_equal(unit_time(951782399).text, "2000-02-28T23:59:59Z");
+    assert_string_equal(unit_time(951868799).text, "2000-02-29T23:59:59Z");
+    assert_string_equal(unit_time(951868800).text, "2000-03-01T00:00:00Z");
+    assert_string_equal(unit_time(4107542399).text, "2100-02-28T23:59:59Z");
+    assert_string_equal(unit_time(4107542400).text, "2100-03-01T00:00:00Z");
+    assert_string_equal(unit_time(1798761599).text, "2026-12-31T23:59:59Z");
     assert_string_equal(unit_ns(999).text, "999 ns");
     assert_string_equal(unit_ns(1500).text, "1.50 us");
     assert_string_equal(unit_ns(2050000000).text, "2.05 s");
@@ -271,6 +282,97 @@ static void patterns_are_expanded(void **state)
     assert_true(report_path_expand("%r", &report, path, sizeof(path)));
     assert_string_equal(path, "0");
     assert_false(report_path_expand("%e%e%e%e%e", &report, path, 8));
+}
+
+/* Each launcher's variable, alone and among those that it inherits. */
+static void ranks_are_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *set[3];
+        const char *text;
+        int number;
+    } jobs[] = {{{"OMPI_COMM_WORLD_RANK=3"}, "3", 3},
+                {{"MV2_COMM_WORLD_RANK=4"}, "4", 4},
+                {{"PMI_RANK=5"}, "5", 5},
+                {{"PMIX_RANK=6"}, "6", 6},
+                {{"PALS_RANKID=7"}, "7", 7},
+                {{"FLUX_TASK_RANK=8"}, "8", 8},
+                {{"SLURM_PROCID=9"}, "9", 9},
+                {{"RANK=10"}, "10", 10},
+                {{"JOB_COMPLETION_INDEX=11"}, "11", 11},
+                {{"RANK=12", "WORLD_SIZE=16", "SLURM_PROCID=1"}, "12", 12},
+                {{"RANK=12", "WORLD_SIZE=16", "OMPI_COMM_WORLD_RANK=1"}, "12", 12},
+                {{"OMPI_COMM_WORLD_RANK=2", "SLURM_PROCID=0"}, "2", 2},
+                {{"SLURM_PROCID=2", "RANK=x"}, "2", 2},
+                {{"RANK=", "SLURM_PROCID=1"}, "1", 1},
+                {{"RANK=a/b"}, "a/b", RANK_UNKNOWN},
+                {{"RANK=-1"}, "-1", RANK_UNKNOWN},
+                {{"RANK=1234567890"}, "1234567890", RANK_UNKNOWN},
+                {{"WORLD_SIZE=1"}, NULL, RANK_UNKNOWN}};
+    for (size_t i = 0; i < sizeof(jobs) / sizeof(jobs[0]); i++) {
+        char names[3][64] = {"", "", ""};
+        for (int j = 0; j < 3 && jobs[i].set[j] != NULL; j++) {
+            const char *equals = strchr(jobs[i].set[j], '=');
+            snprintf(names[j], sizeof(names[j]), "%.*s", (int)(equals - jobs[i].set[j]),
+                     jobs[i].set[j]);
+            setenv(names[j], equals + 1, 1);
+        }
+        if (jobs[i].text == NULL)
+            assert_null(rank_text());
+        else
+            assert_string_equal(rank_text(), jobs[i].text);
+        assert_int_equal(rank_number(), jobs[i].number);
+        for (int j = 0; j < 3; j++)
+            if (names[j][0] != '\0')
+                unsetenv(names[j]);
+    }
+}
+
+static void a_rank_is_in_the_json(void **state)
+{
+    (void)state;
+    static struct report_device device;
+    struct report report = report_of(&device, 1);
+    make(&report);
+    assert_null(strstr(json.text, "\"rank\""));
+    setenv("PMI_RANK", "17", 1);
+    make(&report);
+    assert_non_null(strstr(json.text, "\"rank\": 17,"));
+    json_is_read_back("1");
+    setenv("PMI_RANK", "\"", 1);
+    make(&report);
+    assert_null(strstr(json.text, "\"rank\""));
+    unsetenv("PMI_RANK");
+}
+
+/* What is reported before the exit says which report it is, and that its levels are of now. */
+static void reports_before_the_exit(void **state)
+{
+    (void)state;
+    static struct report_device device;
+    device_fill(&device, 0);
+    struct report report = report_of(&device, 1);
+    make(&report);
+    assert_null(strstr(text.text, "(exit"));
+    assert_non_null(strstr(text.text, "memory            at exit         peak"));
+    report.number = 3;
+    report.at_exit = false;
+    report.reason = "signal USR2";
+    report.time = 951782399;
+    make(&report);
+    assert_ptr_equal(
+        strstr(text.text,
+               "\nvramalloc report 3 (signal USR2, 2000-02-28T23:59:59Z): pro\"gram (pid 4711)"),
+        text.text);
+    assert_null(strstr(text.text, "at exit"));
+    assert_non_null(strstr(json.text, "\"number\": 3,\n \"reason\": \"signal USR2\",\n \"time\": "
+                                      "\"2000-02-28T23:59:59Z\",\n \"host\": \""));
+    json_is_read_back("1");
+    report.at_exit = true;
+    report.reason = "exit";
+    make(&report);
+    assert_non_null(strstr(text.text, "\nvramalloc report 3 (exit, 2000-"));
 }
 
 static void files_harm_nobody(void **state)
@@ -297,6 +399,13 @@ static void files_harm_nobody(void **state)
     assert_int_equal(stat(numbered, &status), 0);
     assert_int_equal(stat(file, &status), 0);
     assert_int_equal(status.st_size, 1); /* not truncated */
+    unlink(numbered);
+    fd = report_path_open(file, &error); /* numbers are not used again */
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(stat(numbered, &status), -1);
+    snprintf(numbered, sizeof(numbered), "%s.2", file);
+    assert_int_equal(stat(numbered, &status), 0);
     unlink(numbered);
     assert_int_equal(symlink(other, link_name), 0); /* planted, to nowhere */
     fd = report_path_open(link_name, &error);
@@ -396,6 +505,9 @@ int main(void)
         cmocka_unit_test(nothing_and_enormous_figures_are_printed),
         cmocka_unit_test(units_are_sane),
         cmocka_unit_test(patterns_are_expanded),
+        cmocka_unit_test(ranks_are_found),
+        cmocka_unit_test(a_rank_is_in_the_json),
+        cmocka_unit_test(reports_before_the_exit),
         cmocka_unit_test(files_harm_nobody),
         cmocka_unit_test(devices_pipes_and_folders),
         cmocka_unit_test(open_descriptors),
