@@ -61,18 +61,16 @@ struct device *device_of(CUdevice handle)
     if (real_cuDeviceGetDefaultMemPool != NULL)
         real_cuDeviceGetDefaultMemPool(&pool, handle);
     pthread_mutex_lock(&registry_lock);
-    bool first = !device->known;
-    if (first) {
+    if (!device->known) {
         device->handle = handle;
         memcpy(device->name, name, sizeof(name));
         device->total_bytes = total_bytes;
         device->default_pool = pool;
         process_device_seen();
+        trace_device(handle, total_bytes, name); /* before anybody is served */
         __atomic_store_n(&device->known, true, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&registry_lock);
-    if (first)
-        trace_device(handle, total_bytes, name);
     return device;
 }
 

@@ -7,8 +7,8 @@
  * What it leaves out: serving calls (hooks_*.c), waiting (wait.c), adding figures up (figures.c).
  *
  * Locks: registry_lock for making and dropping contexts. No driver call is made under it, and of
- * other locks only those of pools are taken under it. visit_lock, outside it: a context is not
- * dropped while another one's call looks after its frees.
+ * other locks only those of pools, and the trace's, are taken under it. visit_lock, outside it: a
+ * context is not dropped while another one's call looks after its frees.
  */
 #ifndef VRAMALLOC_SHIM_DEVICES_H
 #define VRAMALLOC_SHIM_DEVICES_H

@@ -457,8 +457,10 @@ static uint16_t caller_add_locked(const void *address, struct caller *slot)
     uint32_t module = mapping_find(value, &mapping) ? module_id_locked(&mapping) : 0;
     uint64_t offset = module != 0 ? value - mapping.base : value;
     uint16_t id = (uint16_t)(caller_count + 1);
-    if (item_add_locked(TRACE_ITEM_CALLER, id, module, offset, "") == NULL)
+    if (item_add_locked(TRACE_ITEM_CALLER, id, module, offset, "") == NULL) {
+        caller_count = CALLERS_MAX; /* do not look for others either */
         return 0;
+    }
     caller_count = id;
     slot->id = id;
     __atomic_store_n(&slot->address, address, __ATOMIC_RELEASE);
