@@ -212,6 +212,20 @@ static void callers_json(FILE *to, const struct reader *reader, const struct tal
     fputs("\n ]", to);
 }
 
+static void settings_json(FILE *to, const struct reader_info *info)
+{
+    bool any = false;
+    fputs(",\n \"settings\": [", to);
+    for (size_t i = 0; i < info->item_count; i++) {
+        if (info->items[i].type != TRACE_ITEM_SETTING)
+            continue;
+        fputs(any ? ", " : "", to);
+        json_text(to, info->items[i].text);
+        any = true;
+    }
+    fputs("]", to);
+}
+
 static void json_write(FILE *to, const struct reader *reader, const struct tally *tally)
 {
     const struct trace_header *header = reader_info(reader)->header;
@@ -238,6 +252,7 @@ static void json_write(FILE *to, const struct reader *reader, const struct tally
             lives_count(tally->lives), tally->live_bytes, lives_unknown(tally->lives));
     kinds_json(to, tally);
     callers_json(to, reader, tally);
+    settings_json(to, reader_info(reader));
     fputs("\n}\n", to);
 }
 
