@@ -103,8 +103,7 @@ static struct module {
 } modules[MODULES_MAX];
 static uint32_t module_count;
 
-/* --- items -------------------------------------------------------------------------------------
- */
+/* --- items ------------------------------------------------------------------------------- */
 
 /* NULL: there is no more room. */
 static const struct trace_item *item_add_locked(enum trace_item_type type, uint32_t id,
@@ -137,8 +136,7 @@ static void settings_add_locked(void)
     }
 }
 
-/* --- the file ------------------------------------------------------------------------------------
- */
+/* --- the file ---------------------------------------------------------------------------- */
 
 /* Inside, no signal of the file's size limit ends the process, and the thread is not cancelled. */
 struct quiet {
@@ -270,8 +268,7 @@ static bool chunk_make(uint32_t bytes, struct chunk *chunk)
     return true;
 }
 
-/* --- a thread's chunk ----------------------------------------------------------------------------
- */
+/* --- a thread's chunk -------------------------------------------------------------------- */
 
 /* The end of a thread: another one may go on where it stopped. */
 static void thread_end(void *arg)
@@ -358,8 +355,7 @@ static inline struct trace_record *record_take(void)
     return NULL;
 }
 
-/* --- callers
- * --------------------------------------------------------------------------------------- */
+/* --- callers ----------------------------------------------------------------------------- */
 
 /* What /proc/self/maps says of an address. */
 struct mapping {
@@ -508,8 +504,7 @@ static inline uint16_t caller_id(const void *address, bool is_free)
                : caller_look_up(address, is_free);
 }
 
-/* --- opening and ending --------------------------------------------------------------------------
- */
+/* --- opening and ending ------------------------------------------------------------------ */
 
 static void header_fill(uint64_t unix_ns)
 {
@@ -617,8 +612,7 @@ void trace_end(void)
                  lost == 1 ? " was" : "s were", text_visible(path, shown, sizeof(shown)));
 }
 
-/* --- records -------------------------------------------------------------------------------------
- */
+/* --- records ----------------------------------------------------------------------------- */
 
 static inline uint64_t now_note(void)
 {

@@ -20,7 +20,7 @@
 enum { THREADS = 4, PAIRS = 8000, KILLED_PAIRS = 3000, SHORT_THREADS = 300, DAMAGES = 3000 };
 enum { LONG_PAIR = 777, LONG_EVENTS = 12000, EVENTS = 2 * PAIRS + PAIRS / 10 + LONG_EVENTS };
 
-/* --- what trace.c asks of the library -------------------------------------------------------- */
+/* --- what trace.c asks of the library ---------------------------------------------------- */
 
 static const bool serves = true;
 const bool *process_is_served = &serves;
@@ -30,8 +30,7 @@ uint16_t context_number_latest(void)
     return 7;
 }
 
-/* --- writing, in a child -----------------------------------------------------------------------
- */
+/* --- writing, in a child ----------------------------------------------------------------- */
 
 static char folder[] = "/tmp/vramalloc-trace-XXXXXX", path[64];
 
@@ -171,8 +170,7 @@ static const char *child_run(void (*write)(void), int *code_out)
     return said;
 }
 
-/* --- reading -------------------------------------------------------------------------------------
- */
+/* --- reading ----------------------------------------------------------------------------- */
 
 struct counts {
     uint64_t allocs, frees, shrinks, pending, others;
@@ -373,8 +371,20 @@ static void existing_file_kept(void **state)
     unlink(second);
 }
 
-/* --- files that are no traces
- * ---------------------------------------------------------------------- */
+/* --- files that are no traces ------------------------------------------------------------ */
+
+/* A FIFO, as devices are. */
+static void devices_refused(void **state)
+{
+    (void)state;
+    int code;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const char *said = child_run(four_threads, &code);
+    assert_int_equal(code, 0);
+    assert_non_null(strstr(said, "the trace cannot be made in \""));
+    assert_non_null(strstr(said, "(Operation not supported): there will be none\n"));
+    assert_ptr_equal(strchr(said, '\n'), strrchr(said, '\n'));
+}
 
 static void file_write(const void *bytes, size_t count)
 {
@@ -471,8 +481,7 @@ static void damaged_files(void **state)
     reader_close(reader_must(path));
 }
 
-/* --- set-up
- * ------------------------------------------------------------------------------------------ */
+/* --- set-up ------------------------------------------------------------------------------ */
 
 static int no_file(void **state)
 {
@@ -510,6 +519,7 @@ int main(void)
         cmocka_unit_test_setup(cut_by_the_system, no_file),
         cmocka_unit_test_setup(cut_by_the_program, no_file),
         cmocka_unit_test_setup(existing_file_kept, no_file),
+        cmocka_unit_test_setup(devices_refused, no_file),
         cmocka_unit_test_setup(no_traces, no_file),
         cmocka_unit_test_setup(damaged_files, no_file),
     };

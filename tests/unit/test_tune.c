@@ -132,8 +132,7 @@ static void best_is_best(void **state)
     assert_null(plan_best(rows, count, PLAN_BOTH));
 }
 
-/* --- jobs
- * -------------------------------------------------------------------------------------------- */
+/* --- jobs -------------------------------------------------------------------------------- */
 
 static bool job_mark(void *arg, size_t job)
 {

@@ -41,7 +41,7 @@ struct pickle {
     int word_count;
 };
 
-/* --- opcodes --------------------------------------------------------------------------------- */
+/* --- opcodes ----------------------------------------------------------------------------- */
 
 static void little(FILE *to, uint64_t value, int bytes)
 {
@@ -141,8 +141,7 @@ static void put_frames(struct pickle *pickle, uint16_t caller)
     put(pickle, "ue");
 }
 
-/* --- entries of device_traces --------------------------------------------------------------------
- */
+/* --- entries of device_traces ------------------------------------------------------------ */
 
 static void entry_write(struct pickle *pickle, const char *action, const struct reader_event *event,
                         const struct range *what, uint64_t stream, uint16_t caller)
@@ -168,8 +167,7 @@ static uint64_t round_up(uint64_t bytes)
     return bytes > UINT64_MAX - 511 ? bytes : (bytes + 511) / 512 * 512;
 }
 
-/* --- ranges
- * ---------------------------------------------------------------------------------------- */
+/* --- ranges ------------------------------------------------------------------------------ */
 
 /* The first range that ends behind the address. */
 static size_t range_find(const struct pickle *pickle, uint64_t address)
@@ -256,8 +254,7 @@ static void context_ranges_end(struct pickle *pickle, const struct reader_event 
     }
 }
 
-/* --- one walk
- * ------------------------------------------------------------------------------------- */
+/* --- one walk ---------------------------------------------------------------------------- */
 
 static void life_change(void *arg, const struct reader_event *event, const struct life *life,
                         bool is_free, bool implied)
@@ -320,8 +317,7 @@ static enum tool_status walk(struct pickle *pickle, struct reader *reader, uint3
     return status == READER_END ? TOOL_OK : TOOL_DAMAGED;
 }
 
-/* --- segments
- * -------------------------------------------------------------------------------------- */
+/* --- segments ---------------------------------------------------------------------------- */
 
 struct block_list {
     struct life *lives;
@@ -439,8 +435,7 @@ static enum tool_status segments_write(struct pickle *pickle)
     return TOOL_OK;
 }
 
-/* --- the document
- * ----------------------------------------------------------------------------------- */
+/* --- the document ------------------------------------------------------------------------ */
 
 static void settings_write(struct pickle *pickle)
 {

@@ -88,8 +88,7 @@ static const char *state_text(const struct trace_header *header)
     return header->ended ? "the process ended in order" : "the process runs still, or was killed";
 }
 
-/* --- text --------------------------------------------------------------------------------------
- */
+/* --- text -------------------------------------------------------------------------------- */
 
 static void origin_text(FILE *to, const struct reader_info *info)
 {
@@ -175,8 +174,7 @@ static void text_write(FILE *to, const struct reader *reader, const struct tally
     callers_text(to, reader, tally);
 }
 
-/* --- JSON --------------------------------------------------------------------------------------
- */
+/* --- JSON -------------------------------------------------------------------------------- */
 
 static void kinds_json(FILE *to, const struct tally *tally)
 {

@@ -107,8 +107,7 @@ static bool options_parse(int argc, char **argv, struct options *options)
     return options_sound(options);
 }
 
-/* --- output ------------------------------------------------------------------------------------
- */
+/* --- output ------------------------------------------------------------------------------ */
 
 static FILE *output_open(const struct options *options)
 {
@@ -142,8 +141,7 @@ static bool same_file(const char *one, const char *other)
            a.st_ino == b.st_ino;
 }
 
-/* --- commands ----------------------------------------------------------------------------------
- */
+/* --- commands ---------------------------------------------------------------------------- */
 
 static enum tool_status written(struct reader *reader, const struct options *options, FILE *to)
 {

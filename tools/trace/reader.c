@@ -86,7 +86,7 @@ static bool read_at(struct reader *reader, void *to, size_t bytes, uint64_t offs
     return true;
 }
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* --- opening ----------------------------------------------------------------------------- */
 
 static bool header_check(struct reader *reader)
 {
@@ -267,8 +267,7 @@ bool reader_recognises(const char *path)
     return is;
 }
 
-/* --- the heap of open chunks -------------------------------------------------------------------
- */
+/* --- the heap of open chunks ------------------------------------------------------------- */
 
 static uint64_t run_time(const struct run *run)
 {
@@ -347,8 +346,7 @@ static bool place_open(struct reader *reader, const struct place *place)
     return !reader->failed;
 }
 
-/* --- events ------------------------------------------------------------------------------------
- */
+/* --- events ------------------------------------------------------------------------------ */
 
 void reader_rewind(struct reader *reader)
 {

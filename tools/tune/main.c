@@ -63,8 +63,7 @@ static const char help[] =
     "  --json               JSON instead of a table\n"
     "  --help\n";
 
-/* --- the command line ----------------------------------------------------------------------------
- */
+/* --- the command line -------------------------------------------------------------------- */
 
 static bool refuse(const char *what, const char *which)
 {
@@ -136,8 +135,7 @@ static bool options_parse(int argc, char **argv, struct options *options)
     return true;
 }
 
-/* --- replays -------------------------------------------------------------------------------------
- */
+/* --- replays ----------------------------------------------------------------------------- */
 
 /* Rows without slack take ten times as long as others: they come first, so that no process is left
  * with one at the end. */
@@ -256,8 +254,7 @@ static bool tune_run(struct tune *tune)
     return cards_look(tune);
 }
 
-/* --- output: the table
- * ----------------------------------------------------------------------------- */
+/* --- output: the table ------------------------------------------------------------------- */
 
 static void card_cell(uint64_t bytes)
 {
@@ -372,8 +369,7 @@ static void report_print(const struct tune *tune, const struct plan_row *best)
     limits_print(tune);
 }
 
-/* --- output: JSON
- * ------------------------------------------------------------------------------------ */
+/* --- output: JSON ------------------------------------------------------------------------ */
 
 static void row_json(const struct plan_row *row, const struct plan_row *best, bool first)
 {
@@ -416,8 +412,7 @@ static void json_print(const struct tune *tune, const struct plan_row *best)
     printf("\n ]}\n");
 }
 
-/* --- the command
- * --------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------- */
 
 static bool trace_take(struct tune *tune, const char *path)
 {
