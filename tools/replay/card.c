@@ -1,7 +1,7 @@
 /* card.c - the driver's packing rule and costs. See card.h.
  *
- * Small blocks: first fit at 512-byte steps in 2 MiB pages; a page remembers the longest run it may
- * still hold, so full pages are skipped; pages with room are in a list.
+ * Small blocks: first fit at 512-byte steps in 2 MiB pages. Of each page the longest free run is
+ * known, or a bound of it; a tree of maxima over the pages finds the first that may have room.
  */
 #include "card.h"
 
@@ -18,7 +18,6 @@ enum { STEPS = 4096, WORDS = STEPS / 64 };
 struct small_page {
     uint64_t used[WORDS];
     uint32_t used_steps;
-    uint32_t longest_hint; /* no free run is longer than this */
     bool present;
 };
 
@@ -31,7 +30,10 @@ struct card {
     double time_ns;
     struct small_page *pages; /* small pages; addresses from SMALL_BASE up */
     uint32_t page_count;
-    uint32_t page_capacity;
+    uint32_t page_capacity; /* a power of two */
+    uint32_t absent_from;   /* all pages before it are present */
+    uint16_t *longest;      /* [page_capacity + i]: no free run of page i is longer; 0: the page is
+                               absent. [i]: the higher of [2 i] and [2 i + 1] */
 };
 
 #define SMALL_BASE ((uint64_t)1 << 40) /* small blocks; above, addresses are never used twice */
@@ -71,6 +73,7 @@ struct card *card_create(uint64_t capacity_bytes)
 void card_destroy(struct card *card)
 {
     free(card->pages);
+    free(card->longest);
     free(card);
 }
 
@@ -89,9 +92,30 @@ static bool card_take(struct card *card, uint64_t bytes)
     return true;
 }
 
-static bool step_used(const struct small_page *page, uint32_t step)
+/* The first step from `from` on that is used, or free; STEPS if there is none. */
+static uint32_t step_next(const struct small_page *page, uint32_t from, bool used)
 {
-    return (page->used[step / 64] >> (step % 64) & 1) != 0;
+    for (uint32_t word = from / 64; word < WORDS; word++) {
+        uint64_t bits = used ? page->used[word] : ~page->used[word];
+        if (word == from / 64)
+            bits &= ~(uint64_t)0 << (from % 64);
+        if (bits != 0)
+            return word * 64 + (uint32_t)__builtin_ctzll(bits);
+    }
+    return STEPS;
+}
+
+/* The first step of the free ones that end before `end`. */
+static uint32_t steps_free_before(const struct small_page *page, uint32_t end)
+{
+    for (uint32_t word = (end + 63) / 64; word-- > 0;) {
+        uint64_t bits = page->used[word];
+        if (end - word * 64 < 64)
+            bits &= ((uint64_t)1 << (end - word * 64)) - 1;
+        if (bits != 0)
+            return word * 64 + 64 - (uint32_t)__builtin_clzll(bits);
+    }
+    return 0;
 }
 
 static void steps_mark(struct small_page *page, uint32_t first, uint32_t count, bool used)
@@ -103,41 +127,81 @@ static void steps_mark(struct small_page *page, uint32_t first, uint32_t count, 
     page->used_steps = used ? page->used_steps + count : page->used_steps - count;
 }
 
-/* First fit. Returns STEPS when no run of `count` is free, and learns the longest. */
-static uint32_t steps_find(struct small_page *page, uint32_t count)
+/* First fit. Returns STEPS when no run of `count` is free; then *longest_out is the longest. */
+static uint32_t steps_find(const struct small_page *page, uint32_t count, uint32_t *longest_out)
 {
-    uint32_t run = 0, longest = 0;
-    for (uint32_t step = 0; step < STEPS; step++) {
-        run = step_used(page, step) ? 0 : run + 1;
-        if (run == count)
-            return step + 1 - count;
-        if (run > longest)
-            longest = run;
+    uint32_t longest = 0;
+    for (uint32_t first = step_next(page, 0, false); first < STEPS;) {
+        uint32_t end = step_next(page, first, true);
+        if (end - first >= count)
+            return first;
+        longest = end - first > longest ? end - first : longest;
+        first = step_next(page, end, false);
     }
-    page->longest_hint = longest;
+    *longest_out = longest;
     return STEPS;
+}
+
+static void longest_set(struct card *card, uint32_t index, uint32_t steps)
+{
+    uint32_t i = card->page_capacity + index;
+    card->longest[i] = (uint16_t)steps;
+    while (i > 1) {
+        i /= 2;
+        uint16_t left = card->longest[2 * i], right = card->longest[2 * i + 1];
+        uint16_t most = left > right ? left : right;
+        if (card->longest[i] == most)
+            return;
+        card->longest[i] = most;
+    }
+}
+
+/* The first page that may have a run of `count`; page_capacity: there is none. */
+static uint32_t page_find(const struct card *card, uint32_t count)
+{
+    uint32_t i = 1;
+    if (card->page_capacity == 0 || card->longest[1] < count)
+        return card->page_capacity;
+    while (i < card->page_capacity)
+        i = card->longest[2 * i] >= count ? 2 * i : 2 * i + 1;
+    return i - card->page_capacity;
+}
+
+static bool pages_grow(struct card *card)
+{
+    uint32_t old = card->page_capacity, capacity = old != 0 ? old * 2 : 64;
+    uint16_t *before = card->longest;
+    struct small_page *grown = realloc(card->pages, capacity * sizeof(*grown));
+    if (grown != NULL)
+        card->pages = grown;
+    uint16_t *longest = calloc((size_t)capacity * 2, sizeof(*longest));
+    if (grown == NULL || longest == NULL) {
+        free(longest);
+        return false;
+    }
+    card->longest = longest;
+    card->page_capacity = capacity;
+    for (uint32_t i = 0; i < old; i++)
+        longest_set(card, i, before[old + i]);
+    free(before);
+    return true;
 }
 
 static bool small_page_add(struct card *card, uint32_t *index_out)
 {
-    uint32_t index = 0;
+    uint32_t index = card->absent_from;
     while (index < card->page_count && card->pages[index].present)
         index++;
-    if (index == card->page_capacity) {
-        uint32_t capacity = card->page_capacity != 0 ? card->page_capacity * 2 : 64;
-        struct small_page *grown = realloc(card->pages, capacity * sizeof(*grown));
-        if (grown == NULL)
-            return false;
-        card->pages = grown;
-        card->page_capacity = capacity;
-    }
+    card->absent_from = index;
+    if (index == card->page_capacity && !pages_grow(card))
+        return false;
     if (!card_take(card, PAGE_BYTES))
         return false;
     if (index == card->page_count)
         card->page_count++;
     memset(&card->pages[index], 0, sizeof(card->pages[index]));
     card->pages[index].present = true;
-    card->pages[index].longest_hint = STEPS;
+    longest_set(card, index, STEPS);
     *index_out = index;
     return true;
 }
@@ -145,12 +209,13 @@ static bool small_page_add(struct card *card, uint32_t *index_out)
 static bool small_allocate(struct card *card, uint64_t bytes, uint64_t *address_out)
 {
     uint32_t count = (uint32_t)((bytes + STEP_BYTES - 1) / STEP_BYTES);
-    uint32_t index = 0, first = STEPS;
-    for (; index < card->page_count && first == STEPS; index++)
-        if (card->pages[index].present && card->pages[index].longest_hint >= count)
-            first = steps_find(&card->pages[index], count);
+    uint32_t index, first = STEPS, longest = 0;
+    while (first == STEPS && (index = page_find(card, count)) < card->page_capacity) {
+        first = steps_find(&card->pages[index], count, &longest);
+        if (first == STEPS)
+            longest_set(card, index, longest);
+    }
     if (first != STEPS) {
-        index--;
         card->time_ns += small_alloc_ns;
     } else {
         if (!small_page_add(card, &index))
@@ -167,16 +232,21 @@ static void small_release(struct card *card, uint64_t address, uint64_t bytes)
 {
     uint32_t index = (uint32_t)((address - SMALL_BASE) / PAGE_BYTES);
     uint32_t first = (uint32_t)((address - SMALL_BASE) % PAGE_BYTES / STEP_BYTES);
+    uint32_t count = (uint32_t)((bytes + STEP_BYTES - 1) / STEP_BYTES);
     struct small_page *page = &card->pages[index];
-    steps_mark(page, first, (uint32_t)((bytes + STEP_BYTES - 1) / STEP_BYTES), false);
-    page->longest_hint = STEPS;
+    steps_mark(page, first, count, false);
     if (page->used_steps == 0) {
         page->present = false;
+        longest_set(card, index, 0);
+        card->absent_from = index < card->absent_from ? index : card->absent_from;
         card->used_bytes -= PAGE_BYTES;
         card->time_ns += card_cost_ns(bytes, true);
-    } else {
-        card->time_ns += small_free_ns;
+        return;
     }
+    uint32_t run = step_next(page, first, true) - steps_free_before(page, first);
+    if (run > card->longest[card->page_capacity + index])
+        longest_set(card, index, run);
+    card->time_ns += small_free_ns;
 }
 
 static uint64_t large_bytes(uint64_t bytes)
