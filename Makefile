@@ -131,8 +131,8 @@ $(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(READER_OBJECTS) $(POOL_OBJECTS)
 
 TRACE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/trace/*.c)) \
                  $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary)
-TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace tune)
-tools: $(TOOLS) ## build the commands for traces: vramalloc-trace, -replay, -tune
+TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace tune view)
+tools: $(TOOLS) ## build the commands for traces: vramalloc-trace, -replay, -tune, -view
 $(BUILD)/vramalloc-trace: $(TRACE_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
 
@@ -140,6 +140,12 @@ TUNE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/tune/*.c)) $(RE
                 $(filter-out %/replay.o,$(REPLAY_OBJECTS))
 $(BUILD)/vramalloc-tune: $(TUNE_OBJECTS) $(POOL_OBJECTS)
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lz -lpthread
+
+VIEW_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/view/*.c)) $(READER_OBJECTS) \
+                $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary card)
+$(BUILD)/obj/tools/view/page.o: $(wildcard tools/view/page.*)
+$(BUILD)/vramalloc-view: $(VIEW_OBJECTS)
+	$(CC) $(CFLAGS) -o $@ $^ -lz
 
 # --- unit tests ---------------------------------------------------------------------------------------
 
