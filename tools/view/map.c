@@ -13,7 +13,8 @@ bool map_create(struct map *map, uint64_t most_bytes)
         map->cell_bytes *= 2;
     map->block = malloc(map->block_capacity * sizeof(*map->block));
     map->segment = malloc(MAP_SEGMENTS * sizeof(*map->segment));
-    return map->block != NULL && map->segment != NULL;
+    map->sizes = malloc(map->block_capacity * sizeof(*map->sizes));
+    return map->block != NULL && map->segment != NULL && map->sizes != NULL;
 }
 
 void map_destroy(struct map *map)
@@ -21,6 +22,7 @@ void map_destroy(struct map *map)
     free(map->block);
     free(map->segment);
     free(map->cells);
+    free(map->sizes);
     *map = (struct map){0};
 }
 
@@ -48,12 +50,20 @@ static void items_compact(struct map *map, struct state *state)
     map->block_count = kept;
 }
 
+static int bytes_compare(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? 1 : a > b ? -1 : 0;
+}
+
+/* Keeps the largest MAP_ITEMS, or fewer where others are as large as the last of them. */
 static void least_raise(struct map *map, struct state *state)
 {
-    while (map->block_count > MAP_ITEMS) {
-        map->least_bytes = map->least_bytes != 0 ? map->least_bytes * 2 : LEAST_CELL_BYTES;
-        items_compact(map, state);
-    }
+    for (size_t i = 0; i < map->block_count; i++)
+        map->sizes[i] = map->block[i].bytes;
+    qsort(map->sizes, map->block_count, sizeof(*map->sizes), bytes_compare);
+    map->least_bytes = map->sizes[MAP_ITEMS] + 1;
+    items_compact(map, state);
 }
 
 static void block_item(struct map *map, struct state *state, uint32_t number)

@@ -4,7 +4,7 @@
  * cell_bytes of it are, from 0 (empty) to 9 (full). Blocks and segments that were there at a moment
  * are items: each is kept once, with the moments from `first` to before `last`, so that stepping
  * from one moment to the next is adding and dropping items. Where there come to be more than
- * MAP_ITEMS blocks, the smallest are dropped (least_bytes doubles); the cells still count them.
+ * MAP_ITEMS blocks, those below a size are dropped (least_bytes); the cells still count them.
  *
  * What it leaves out: blocks that lived between two moments and at none. Lock: none.
  */
@@ -45,6 +45,7 @@ struct map {
     uint64_t cell_bytes, least_bytes;
     char *cells; /* runs: a digit, then how often it is repeated, in base 26: a = 0 */
     size_t cells_used, cells_capacity;
+    uint64_t *sizes; /* scratch: block_capacity of them */
 };
 
 /* most_bytes: the most that will be held. False: the host has no memory. */
