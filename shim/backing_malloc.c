@@ -9,6 +9,7 @@
 #include "backing_malloc.h"
 
 #include "capture.h"
+#include "clock.h"
 #include "debug.h"
 #include "deferred.h"
 #include "driver.h"
@@ -28,6 +29,7 @@ static CUresult segment_free(struct context *context, CUdeviceptr address, uint6
 {
     CUstreamCaptureMode mode;
     uint64_t begin_ns = trace_clock();
+    latency_slow();
     capture_relax(&mode);
     CUresult result = real_cuMemFree_v2(address);
     capture_restore(&mode);
@@ -42,7 +44,8 @@ static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address
     CUstreamCaptureMode mode;
     CUdeviceptr address = 0;
     process_memory_asked(context->device->total_bytes);
-    uint64_t begin_ns = trace_clock();
+    latency_slow();
+    uint64_t begin_ns = clock_ns();
     capture_relax(&mode);
     CUresult result = real_cuMemAlloc_v2(&address, bytes);
     capture_restore(&mode);
@@ -55,6 +58,7 @@ static enum backing_status acquire(void *self, uint64_t bytes, uint64_t *address
         return BACKING_FAILED;
     }
     debug_segment(context, address, bytes);
+    latency_growth(context->device, begin_ns);
     *address_out = address;
     return BACKING_OK;
 }
@@ -73,5 +77,5 @@ struct backing backing_malloc(struct context *context)
                             .fence_poll = fence_poll,
                             .fence_wait = fence_wait,
                             .fence_drop = fence_drop,
-                            .frees_due = context->deferred != NULL ? deferred_flush : NULL};
+                            .frees_due = deferred_due};
 }

@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+#include "clock.h"
 #include "debug.h"
 #include "deferred.h"
 #include "driver.h"
@@ -167,9 +168,10 @@ static enum backing_status acquire_parts(void *self, uint64_t bytes, uint64_t pa
     struct context *context = self;
     CUdeviceptr address = 0;
     process_memory_asked(context->device->total_bytes);
+    latency_slow();
+    uint64_t begin_ns = clock_ns();
     if (fault_pends(context))
         return BACKING_FAILED;
-    uint64_t begin_ns = trace_clock();
     CUresult result = real_cuMemAddressReserve(&address, bytes, BACKING_SEGMENT_ALIGN_BYTES, 0, 0);
     DEVICE_COUNT(context->device, driver_calls, 2);
     if (result != CUDA_SUCCESS)
@@ -177,6 +179,7 @@ static enum backing_status acquire_parts(void *self, uint64_t bytes, uint64_t pa
     result = parts_map(context->device, address, bytes, part_bytes);
     if (result == CUDA_SUCCESS) {
         debug_segment(context, address, bytes);
+        latency_growth(context->device, begin_ns);
         *address_out = address;
     } else {
         real_cuMemAddressFree(address, bytes);
@@ -192,6 +195,7 @@ static enum backing_status release_parts(void *self, uint64_t address, uint64_t 
                                          uint64_t part_bytes)
 {
     const struct context *context = self;
+    latency_slow();
     DEVICE_COUNT(context->device, driver_calls, (bytes + part_bytes - 1) / part_bytes);
     uint64_t begin_ns = trace_clock();
     uint64_t unmapped_bytes = parts_unmap(address, bytes, part_bytes);
@@ -223,7 +227,7 @@ struct backing backing_vmm(struct context *context)
                             .fence_poll = fence_poll,
                             .fence_wait = fence_wait,
                             .fence_drop = fence_drop,
-                            .frees_due = context->deferred != NULL ? deferred_flush : NULL};
+                            .frees_due = deferred_due};
 }
 
 struct sharing {

@@ -187,6 +187,12 @@ void deferred_flush(void *self)
             batch_flush(context, &deferred->batch[i], false);
 }
 
+void deferred_due(void *self)
+{
+    latency_slow();
+    deferred_flush(self);
+}
+
 bool deferred_free(struct context *owner, const struct pool_block *block)
 {
     bool full;

@@ -31,7 +31,11 @@ uint64_t deferred_kept(const struct deferred *deferred);
 bool deferred_free(struct context *owner, const struct pool_block *block);
 
 /* Records the fence of what is kept back, if anything and if that is possible now. self: the
- * context, which need not be current. For backing.h's frees_due. */
+ * context, which need not be current. */
 void deferred_flush(void *self);
+
+/* The same where a request found no memory at hand, which makes it a slow one: for backing.h's
+ * frees_due. */
+void deferred_due(void *self);
 
 #endif

@@ -49,6 +49,7 @@ struct device {
     uint64_t contexts_served;  /* contexts that ever had a pool */
     struct pool_stats retired; /* statistics of pools whose context is gone */
     struct pool_together together; /* levels and peaks of all its pools, once there were two */
+    struct latency latency;        /* read and written with __atomic, relaxed */
     uint32_t refused_frees_noted;
     struct {
         bool ready;

@@ -93,6 +93,7 @@ size_t devices_collect(struct report_device *rows, size_t rows_max)
         }
         peaks_together(&row->pool, &device->together);
         counters_read(&device->counters, &row->counters);
+        memcpy(&row->latency, &device->latency, sizeof(row->latency));
         struct counters *c = &row->counters;
         c->alloc_served = row->pool.allocations;
         c->alloc_calls = c->alloc_served + c->alloc_forwarded + c->alloc_failed;

@@ -99,6 +99,8 @@ static CUdeviceptr forwardable(CUdeviceptr dptr)
 static CUresult free_by_driver(struct device *device, CUdeviceptr dptr)
 {
     struct forwarded_block block = forwarded_take(dptr);
+    latency_of(device);
+    latency_slow();
     CUresult result = real_cuMemFree_v2(forwardable(dptr));
     return dptr == 0 ? result : free_count_forwarded(device, result, &block);
 }
@@ -163,6 +165,7 @@ static CUresult mem_alloc(CUdeviceptr *dptr, size_t bytes)
         return CUDA_SUCCESS;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
+    latency_slow();
     CUresult result = real_cuMemAlloc_v2(dptr, bytes);
     if (worth_another_try(context, result))
         result = real_cuMemAlloc_v2(dptr, bytes);
@@ -171,12 +174,20 @@ static CUresult mem_alloc(CUdeviceptr *dptr, size_t bytes)
                                  bytes, context_ending());
 }
 
+static CUresult mem_alloc_timed(CUdeviceptr *dptr, size_t bytes)
+{
+    uint64_t begin_ns = latency_begin();
+    CUresult result = mem_alloc(dptr, bytes);
+    latency_end(LATENCY_ALLOC, begin_ns);
+    return result;
+}
+
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 {
     if (!trace_wanted())
-        return mem_alloc(dptr, bytes);
+        return mem_alloc_timed(dptr, bytes);
     struct trace_call call = trace_alloc_begin(__builtin_return_address(0));
-    CUresult result = mem_alloc(dptr, bytes);
+    CUresult result = mem_alloc_timed(dptr, bytes);
     return alloc_traced(&call, TRACE_ALLOC, result, dptr, bytes, TRACE_STREAM_NONE);
 }
 
@@ -241,6 +252,7 @@ static CUresult mem_alloc_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, 
         return CUDA_SUCCESS;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
+    latency_slow();
     CUresult result = real_cuMemAllocPitch_v2(dptr, pitch, width, height, element_bytes);
     if (worth_another_try(context, result))
         result = real_cuMemAllocPitch_v2(dptr, pitch, width, height, element_bytes);
@@ -252,13 +264,22 @@ static CUresult mem_alloc_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, 
                                  bytes, context_ending());
 }
 
+static CUresult mem_alloc_pitch_timed(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                                      unsigned int element_bytes)
+{
+    uint64_t begin_ns = latency_begin();
+    CUresult result = mem_alloc_pitch(dptr, pitch, width, height, element_bytes);
+    latency_end(LATENCY_ALLOC, begin_ns);
+    return result;
+}
+
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                                  unsigned int element_bytes)
 {
     if (!trace_wanted())
-        return mem_alloc_pitch(dptr, pitch, width, height, element_bytes);
+        return mem_alloc_pitch_timed(dptr, pitch, width, height, element_bytes);
     struct trace_call call = trace_alloc_begin(__builtin_return_address(0));
-    CUresult result = mem_alloc_pitch(dptr, pitch, width, height, element_bytes);
+    CUresult result = mem_alloc_pitch_timed(dptr, pitch, width, height, element_bytes);
     size_t bytes;
     if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
         bytes = SIZE_MAX;
@@ -269,6 +290,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width,
  * address that is no allocation. */
 static CUresult free_refuse(struct device *device, CUdeviceptr dptr)
 {
+    latency_of(device);
+    latency_slow();
     CUresult result = real_cuMemFree_v2(DRIVER_UNKNOWN_ADDRESS);
     if (result == CUDA_SUCCESS)
         result = CUDA_ERROR_INVALID_VALUE;
@@ -324,8 +347,10 @@ static bool free_begin(CUdeviceptr dptr, struct context *context, struct pool_bl
 {
     enum pool_status status = pool_free_begin(dptr, block);
     *owner_out = status == POOL_OK ? context_of_pool(block->pool, context) : NULL;
-    if (*owner_out != NULL)
+    if (*owner_out != NULL) {
+        latency_of((*owner_out)->device);
         return true;
+    }
     if (status == POOL_OK) /* its context is being destroyed at this moment */
         pool_free_cancel(block);
     if (status == POOL_NOT_OWNED || status == POOL_CLOSED)
@@ -399,13 +424,28 @@ static CUresult mem_free(CUdeviceptr dptr)
     return result;
 }
 
+/* Freeing nothing is no free. */
+static void free_end(CUdeviceptr dptr, uint64_t begin_ns)
+{
+    if (dptr != 0)
+        latency_end(LATENCY_FREE, begin_ns);
+}
+
+static CUresult mem_free_timed(CUdeviceptr dptr)
+{
+    uint64_t begin_ns = latency_begin();
+    CUresult result = mem_free(dptr);
+    free_end(dptr, begin_ns);
+    return result;
+}
+
 CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 {
     if (!trace_wanted())
-        return mem_free(dptr);
+        return mem_free_timed(dptr);
     struct trace_call call = trace_free_begin(__builtin_return_address(0), TRACE_FREE, dptr,
                                               TRACE_STREAM_NONE, dptr != 0 && pool_owns(dptr));
-    CUresult result = mem_free(dptr);
+    CUresult result = mem_free_timed(dptr);
     trace_free_end(&call, (int)result);
     return result;
 }
@@ -472,6 +512,7 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bo
     DEVICE_COUNT(device, alloc_async_calls, 1);
     if (served)
         return CUDA_SUCCESS;
+    latency_slow();
     CUresult result = real_alloc_async(dptr, bytes, stream, ptsz);
     if (worth_another_try(context, result))
         result = real_alloc_async(dptr, bytes, stream, ptsz);
@@ -483,12 +524,20 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bo
                                  bytes, NULL);
 }
 
+static CUresult alloc_async_timed(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz)
+{
+    uint64_t begin_ns = latency_begin();
+    CUresult result = alloc_async(dptr, bytes, stream, ptsz);
+    latency_end(LATENCY_ALLOC, begin_ns);
+    return result;
+}
+
 /* With a trace. */
 static CUresult alloc_async_traced(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz,
                                    const void *caller)
 {
     struct trace_call call = trace_alloc_begin(caller);
-    CUresult result = alloc_async(dptr, bytes, stream, ptsz);
+    CUresult result = alloc_async_timed(dptr, bytes, stream, ptsz);
     return alloc_traced(&call, TRACE_ALLOC_ASYNC, result, dptr, bytes, trace_stream(stream, ptsz));
 }
 
@@ -496,14 +545,14 @@ CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     if (trace_wanted())
         return alloc_async_traced(dptr, bytes, stream, false, __builtin_return_address(0));
-    return alloc_async(dptr, bytes, stream, false);
+    return alloc_async_timed(dptr, bytes, stream, false);
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     if (trace_wanted())
         return alloc_async_traced(dptr, bytes, stream, true, __builtin_return_address(0));
-    return alloc_async(dptr, bytes, stream, true);
+    return alloc_async_timed(dptr, bytes, stream, true);
 }
 
 static CUresult real_free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
@@ -517,6 +566,7 @@ static CUresult free_after_stream_sync(struct context *owner, CUstream stream, b
 {
     CUresult (*synchronize)(CUstream) =
         ptsz ? real_cuStreamSynchronize_ptsz : real_cuStreamSynchronize;
+    latency_slow();
     CUresult result = synchronize != NULL ? synchronize(stream) : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
         CUcontext current = NULL;
@@ -557,6 +607,8 @@ static CUresult free_on_stream(struct context *owner, CUcontext current, CUstrea
  */
 static CUresult free_async_refuse(struct context *context, CUstream stream, bool ptsz)
 {
+    latency_of(device_for(context));
+    latency_slow();
     CUresult result = real_free_async(DRIVER_UNKNOWN_ADDRESS, stream, ptsz);
     if (result == CUDA_SUCCESS)
         result = CUDA_ERROR_INVALID_VALUE;
@@ -575,9 +627,12 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     if (!free_is_ours(dptr, &current, &context)) {
+        struct device *device = dptr == 0 ? NULL : device_for_counting();
         struct forwarded_block taken = forwarded_take(dptr);
+        latency_of(device);
+        latency_slow();
         result = real_free_async(forwardable(dptr), stream, ptsz);
-        return dptr == 0 ? result : free_count_forwarded(device_for_counting(), result, &taken);
+        return dptr == 0 ? result : free_count_forwarded(device, result, &taken);
     }
     if (stream_may_capture(stream, ptsz)) {
         result = free_async_refuse(context, stream, ptsz);
@@ -592,12 +647,20 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
     return result;
 }
 
+static CUresult free_async_timed(CUdeviceptr dptr, CUstream stream, bool ptsz)
+{
+    uint64_t begin_ns = latency_begin();
+    CUresult result = free_async(dptr, stream, ptsz);
+    free_end(dptr, begin_ns);
+    return result;
+}
+
 /* With a trace. */
 static CUresult free_async_traced(CUdeviceptr dptr, CUstream stream, bool ptsz, const void *caller)
 {
     struct trace_call call = trace_free_begin(
         caller, TRACE_FREE_ASYNC, dptr, trace_stream(stream, ptsz), dptr != 0 && pool_owns(dptr));
-    CUresult result = free_async(dptr, stream, ptsz);
+    CUresult result = free_async_timed(dptr, stream, ptsz);
     trace_free_end(&call, (int)result);
     return result;
 }
@@ -606,12 +669,12 @@ CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
     if (trace_wanted())
         return free_async_traced(dptr, stream, false, __builtin_return_address(0));
-    return free_async(dptr, stream, false);
+    return free_async_timed(dptr, stream, false);
 }
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
     if (trace_wanted())
         return free_async_traced(dptr, stream, true, __builtin_return_address(0));
-    return free_async(dptr, stream, true);
+    return free_async_timed(dptr, stream, true);
 }

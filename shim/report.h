@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "../pool/stats.h"
+#include "latency.h"
 
 struct counters {
 #define COUNTER(name, unit, meaning) uint64_t name;
@@ -38,6 +39,7 @@ struct report_device {
     uint64_t contexts;    /* pools that the figures come from */
     struct counters counters;
     struct pool_stats pool;
+    struct latency latency;
     size_t refused_count;
     struct refused_free refused_frees[REFUSED_FREES_MAX];
 };

@@ -27,6 +27,10 @@ void report_print(struct report_buffer *buffer, const char *format, ...)
 void report_text_make(struct report_buffer *buffer, const struct report *report);
 void report_json_make(struct report_buffer *buffer, const struct report *report);
 
+/* report_latency.c: a device's part about how long calls took. */
+void report_latency_text(struct report_buffer *buffer, const struct report_device *device);
+void report_latency_json(struct report_buffer *buffer, const struct report_device *device);
+
 /* report_path.c: expands %p pid, %h host, %r rank, %e program, %% in a pattern. False: too long. */
 bool report_path_expand(const char *pattern, const struct report *report, char *path,
                         size_t path_bytes);

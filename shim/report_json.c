@@ -1,4 +1,4 @@
-/* report_json.c - the exit report for programs: one JSON document, schema vramalloc-report/1
+/* report_json.c - the exit report for programs: one JSON document, schema vramalloc-report/2
  * (docs/report.schema.json). Every statistic and counter is in it, from the same lists as the text.
  *
  * Bytes and counts are integers. A ratio that is not defined (nothing live, nothing free) is left
@@ -121,6 +121,7 @@ static void device_print(struct report_buffer *out, const struct report_device *
     ratio_print(out, "external_fragmentation", pool->run_free_bytes - pool->largest_free_run_bytes,
                 pool->run_free_bytes);
     counters_print(out, &device->counters);
+    report_latency_json(out, device);
     refused_print(out, device);
     pool_print(out, pool);
     classes_print(out, pool);
@@ -144,7 +145,7 @@ static void origin_print(struct report_buffer *out, const struct report *report)
 
 void report_json_make(struct report_buffer *out, const struct report *report)
 {
-    report_print(out, "{\"schema\": \"vramalloc-report/1\",\n \"program\": ");
+    report_print(out, "{\"schema\": \"vramalloc-report/2\",\n \"program\": ");
     string_print(out, report->program);
     report_print(out, ",\n \"pid\": %d,\n \"seconds\": %.3f,\n", report->pid, report->seconds);
     origin_print(out, report);

@@ -233,6 +233,7 @@ static void device_print(struct report_buffer *out, const struct report *report,
         report_print(out, " (%s contexts)", COUNT(device->contexts));
     report_print(out, "\n");
     calls_print(out, device);
+    report_latency_text(out, device);
     if (device->pool.allocations > 0) {
         memory_print(out, report, &device->pool);
         fragmentation_print(out, &device->pool);

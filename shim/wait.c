@@ -122,8 +122,10 @@ CUresult wait_as_free(struct context *context, CUcontext current, bool *later_ou
     if (trace_ns != 0)
         trace_wait(trace_ns, (int)result, context_number(context));
     uint64_t waited_ns = clock_coarse_ns() - begin_ns;
-    if (waited_ns > 0)
+    if (waited_ns > 0) {
         DEVICE_COUNT(context->device, free_wait_ns, waited_ns);
+        latency_waited(waited_ns);
+    }
     if (result == CUDA_SUCCESS) {
         if (number != 0 && !*later_out)
             wait_record(context, number);

@@ -39,6 +39,12 @@ static void device_fill(struct report_device *device, int ordinal)
     device->counters.free_served = device->pool.frees;
     device->counters.free_calls = device->pool.frees;
     device->counters.out_of_memory = 2;
+    for (uint64_t i = 0; i < device->pool.segment_acquires; i++)
+        histogram_add(&device->latency.growth, 50000 + i, 1);
+    for (uint64_t i = 0; i < 20; i++)
+        histogram_add(&device->latency.sampled[LATENCY_ALLOC], 30 + i, 8);
+    histogram_add(&device->latency.slow[LATENCY_ALLOC], 60000, 1);
+    histogram_add(&device->latency.sampled[LATENCY_FREE], 25, 64);
     pool_destroy(pool, true);
     sim_backing_destroy(sim);
 }
