@@ -139,11 +139,14 @@ static bool segment_add_locked(struct pool *pool, uint64_t address, uint64_t byt
     }
     page_map_set(address, bytes, segment);
     segment_list(pool, segment);
+    history_observe(pool);
     pool->stats.segments++;
     pool->stats.segment_acquires++;
     pool->stats.backed_bytes += bytes;
-    if (pool->stats.backed_bytes > pool->stats.peak_backed_bytes)
+    if (pool->stats.backed_bytes > pool->stats.peak_backed_bytes) {
         pool->stats.peak_backed_bytes = pool->stats.backed_bytes;
+        history_peak_backed(pool);
+    }
     levels_changed(pool);
     return true;
 }
@@ -329,6 +332,7 @@ bool arena_grow(struct pool *pool, uint64_t bytes, bool exact, struct arena_unus
         return false;
     arena_look(pool, need_bytes);
     lock_take(&pool->lock);
+    history_fragmented(pool, bytes);
     bool scarce = pool->scarce;
     uint64_t room_bytes = limit_room_locked(pool);
     uint64_t size_bytes = growth_bytes_locked(pool, need_bytes, exact);
@@ -426,6 +430,7 @@ static void segment_detach_locked(struct pool *pool, struct segment *segment)
     page_map_set(segment->address, segment->bytes, NULL);
     buddy_segment_detach(pool, segment);
     arena_segment_unlist(pool, segment);
+    history_observe(pool);
     pool->stats.segments--;
     pool->stats.backed_bytes -= segment->bytes;
     levels_changed(pool);
@@ -445,6 +450,7 @@ static void segment_settle_locked(struct pool *pool, struct segment *segment, bo
         arena_segment_drop(pool, segment);
     } else {
         pool->stats.segment_release_failures++;
+        history_observe(pool);
         pool->stats.segments++;
         pool->stats.backed_bytes += segment->bytes;
         levels_changed(pool);

@@ -72,6 +72,11 @@ struct backing {
     /* A request found no memory at hand: frees that the caller has begun and kept back should be
      * handed in now (pool_free_pend). Does not wait for the GPU. May be NULL. */
     void (*frees_due)(void *self);
+
+    /* A clock in nanoseconds, never 0, for what the pool remembers of its past. Called with the
+     * pool's lock held: it must be cheap, and need not be exact. May be NULL: nothing is
+     * remembered. */
+    uint64_t (*clock_ns)(void *self);
 };
 
 #endif

@@ -427,6 +427,13 @@ uint64_t buddy_longest(const struct pool *pool, enum domain domain)
     return run->pages;
 }
 
+uint64_t buddy_largest_bytes(const struct pool *pool)
+{
+    uint64_t shared = buddy_longest(pool, DOMAIN_SHARED);
+    uint64_t large = buddy_longest(pool, DOMAIN_LARGE);
+    return (shared > large ? shared : large) * POOL_PAGE_BYTES;
+}
+
 /* Adds a tree's runs. The tree is walked with its own depth of stack, logarithmic in the runs. */
 static void tree_count(const struct run *run, uint64_t *runs, uint64_t *bytes)
 {

@@ -118,6 +118,7 @@ struct changes {
     struct change live_blocks;
     struct change live_requested_bytes;
     struct change live_block_bytes;
+    int64_t driver_extra_bytes; /* of large blocks: see driver_extra_bytes() */
     int64_t limbo_blocks;
     struct change limbo_bytes;
     struct class_change class[SIZE_CLASS_COUNT];
@@ -220,6 +221,8 @@ static void count_alloc(struct cache *cache, int class_index, uint64_t requested
         class->allocations++;
         class->slots_live++;
         class->requested_bytes += (int64_t)requested_bytes;
+    } else {
+        changes->driver_extra_bytes += (int64_t)driver_extra_bytes(block_bytes);
     }
 }
 
@@ -238,6 +241,8 @@ static void count_free_begin(struct cache *cache, int class_index, uint64_t requ
         class->slots_live--;
         class->slots_limbo++;
         class->requested_bytes -= (int64_t)requested_bytes;
+    } else {
+        changes->driver_extra_bytes -= (int64_t)driver_extra_bytes(block_bytes);
     }
 }
 
@@ -275,6 +280,19 @@ static void classes_fold(struct pool_stats *stats, struct changes *changes)
     changes->classes = 0;
 }
 
+/* The most is not known exactly where large blocks came and went: taken to be the most of both
+ * parts together. */
+static void driver_fold(struct pool *pool, struct changes *changes)
+{
+    struct pool_stats *stats = &pool->stats;
+    struct change change = {.now = changes->live_block_bytes.now + changes->driver_extra_bytes,
+                            .high = changes->live_block_bytes.high};
+    if (changes->driver_extra_bytes > 0)
+        change.high += changes->driver_extra_bytes;
+    level_fold(&stats->driver_live_bytes, &stats->peak_driver_live_bytes, &change);
+    changes->driver_extra_bytes = 0;
+}
+
 static void changes_fold(struct pool *pool, struct changes *changes)
 {
     struct pool_stats *stats = &pool->stats;
@@ -289,7 +307,11 @@ static void changes_fold(struct pool *pool, struct changes *changes)
     level_fold(&stats->live_blocks, &stats->peak_live_blocks, &changes->live_blocks);
     level_fold(&stats->live_requested_bytes, &stats->peak_live_requested_bytes,
                &changes->live_requested_bytes);
+    driver_fold(pool, changes);
+    uint64_t peak_bytes = stats->peak_live_block_bytes;
     level_fold(&stats->live_block_bytes, &stats->peak_live_block_bytes, &changes->live_block_bytes);
+    if (stats->peak_live_block_bytes != peak_bytes)
+        history_peak_live(pool);
     level_fold(&stats->limbo_bytes, &stats->peak_limbo_bytes, &changes->limbo_bytes);
     classes_fold(stats, changes);
     changes->allocations = changes->frees = changes->requested_bytes = 0;

@@ -81,6 +81,7 @@ static struct run *gap_make(struct pool *pool, struct run *run, uint64_t want_by
     page_map_set(run_address(gap), bytes, NULL);
     gap->kind = RUN_LEAVING;
     segment->gap_pages += gap->pages;
+    history_observe(pool);
     pool->stats.backed_bytes -= bytes;
     levels_changed(pool);
     pool->releasing_bytes += bytes;
@@ -118,6 +119,7 @@ static void gap_settle(struct pool *pool, struct run *gap, uint64_t pages, bool 
             segment_retire(pool, segment);
     } else {
         pool->stats.segment_release_failures++;
+        history_observe(pool);
         pool->stats.backed_bytes += bytes;
         levels_changed(pool);
         segment->gap_pages -= pages;

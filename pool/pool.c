@@ -84,11 +84,15 @@ static void peak_update(uint64_t level, uint64_t *peak)
         *peak = level;
 }
 
-static void peaks_update(struct pool_stats *stats)
+static void peaks_update(struct pool *pool)
 {
+    struct pool_stats *stats = &pool->stats;
+    if ((int64_t)stats->live_block_bytes > (int64_t)stats->peak_live_block_bytes)
+        history_peak_live(pool);
     peak_update(stats->live_blocks, &stats->peak_live_blocks);
     peak_update(stats->live_requested_bytes, &stats->peak_live_requested_bytes);
     peak_update(stats->live_block_bytes, &stats->peak_live_block_bytes);
+    peak_update(stats->driver_live_bytes, &stats->peak_driver_live_bytes);
 }
 
 /* A block that is the program's now, or again. class_stats: NULL for a run. */
@@ -99,12 +103,13 @@ static void live_count(struct pool *pool, struct pool_class_stats *class_stats,
     stats->live_blocks++;
     stats->live_requested_bytes += requested_bytes;
     stats->live_block_bytes += block_bytes;
+    stats->driver_live_bytes += block_bytes + driver_extra_bytes(block_bytes);
     stats->internal_waste_bytes += block_bytes - requested_bytes;
     if (class_stats != NULL) {
         class_stats->slots_live++;
         class_stats->requested_bytes += requested_bytes;
     }
-    peaks_update(stats);
+    peaks_update(pool);
     levels_changed(pool);
 }
 
@@ -115,6 +120,7 @@ static void live_uncount(struct pool *pool, const struct pool_block *block)
     stats->live_blocks--;
     stats->live_requested_bytes -= block->requested_bytes;
     stats->live_block_bytes -= block->block_bytes;
+    stats->driver_live_bytes -= block->block_bytes + driver_extra_bytes(block->block_bytes);
     stats->internal_waste_bytes -= block->block_bytes - block->requested_bytes;
     if (class_stats != NULL) {
         class_stats->slots_live--;
@@ -204,6 +210,7 @@ struct pool *pool_create(const struct pool_config *config, const struct backing 
 void pool_close(struct pool *pool)
 {
     lock_take(&pool->lock);
+    history_observe(pool);
     pool->closed = true;
     caches_leave(pool);
     lock_give(&pool->lock);
@@ -214,6 +221,7 @@ void pool_destroy(struct pool *pool, bool release_segments)
     pthread_mutex_lock(&pool->growth); /* nobody grows */
     lock_take(&pool->lock);
     bool ended = pool->ended;
+    history_observe(pool);
     pool->closed = pool->ended = true;
     caches_leave(pool);
     while (pool->unlocked > 0)
@@ -569,9 +577,11 @@ static bool take_climbing(struct pool *pool, struct request *request, uint64_t *
 }
 
 /* climbed: the ladder was climbed, so it is known why it failed. */
-static enum pool_status refuse(struct pool *pool, bool climbed)
+static enum pool_status refuse(struct pool *pool, uint64_t bytes, bool climbed)
 {
     lock_take(&pool->lock);
+    if (climbed)
+        history_fragmented(pool, bytes);
     bool refused =
         pool->metadata.refused || pool->run_records.refused || pool->slab_records.refused;
     enum pool_status status = pool->closed         ? POOL_CLOSED
@@ -590,7 +600,7 @@ enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, 
     if (bytes == 0)
         return POOL_INVALID;
     if (bytes > POOL_MAX_BLOCK_BYTES)
-        return refuse(pool, false);
+        return refuse(pool, bytes, false);
     request_size(&request, pool->config.guard_bytes);
     if (stream == POOL_NO_STREAM) {
         if (cache_alloc(pool, bytes, request.class_index, request.pages, tag, address_out))
@@ -601,7 +611,7 @@ enum pool_status pool_alloc(struct pool *pool, uint64_t bytes, uint64_t stream, 
                  take_climbing(pool, &request, address_out);
     if (request.drop && pool->backing.fence_drop != NULL)
         pool->backing.fence_drop(pool->backing.self, request.fence);
-    return taken ? POOL_OK : refuse(pool, true);
+    return taken ? POOL_OK : refuse(pool, bytes, true);
 }
 
 /* --- finding and freeing
@@ -846,13 +856,6 @@ uint64_t pool_releasable_bytes(struct pool *pool)
     return bytes;
 }
 
-static uint64_t longest_locked(struct pool *pool)
-{
-    uint64_t shared = buddy_longest(pool, DOMAIN_SHARED);
-    uint64_t large = buddy_longest(pool, DOMAIN_LARGE);
-    return (shared > large ? shared : large) * POOL_PAGE_BYTES;
-}
-
 uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes)
 {
     uint64_t bytes = 0;
@@ -860,7 +863,7 @@ uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes)
     caches_flush(pool);
     if (!pool->closed) {
         slab_flush(pool);
-        uint64_t told_bytes = longest_locked(pool);
+        uint64_t told_bytes = buddy_largest_bytes(pool);
         uint64_t movable_bytes = releasable_bytes_locked(pool) + device_free_bytes;
         told_bytes = told_bytes > movable_bytes ? told_bytes : movable_bytes;
         told_bytes += told_bytes / 9; /* nine tenths of what is told can be had in one piece */
@@ -884,9 +887,27 @@ void pool_stats_read(struct pool *pool, struct pool_stats *stats_out)
         empty_settle_locked(pool);
     *stats_out = pool->stats;
     if (locked && !pool->closed) {
-        stats_out->largest_free_run_bytes = longest_locked(pool);
+        stats_out->largest_free_run_bytes = buddy_largest_bytes(pool);
         buddy_count(pool, stats_out);
     }
+    if (locked)
+        lock_give(&pool->lock);
+}
+
+void pool_observe(struct pool *pool)
+{
+    lock_take(&pool->lock);
+    cache_fold(pool);
+    history_observe(pool);
+    lock_give(&pool->lock);
+}
+
+void pool_history_read(struct pool *pool, struct pool_history *history_out)
+{
+    bool locked = lock_take_for(&pool->lock, READ_WAIT_NS);
+    if (locked)
+        history_observe(pool);
+    *history_out = pool->history;
     if (locked)
         lock_give(&pool->lock);
 }

@@ -10,6 +10,7 @@
  *     limbo.c       freed blocks that GPU work may still touch: by stream, by fence
  *     arena.c       segments from the backing: growth, budget, release
  *     page_map.c    address -> segment, O(1), lock-free to read
+ *     history.c     when the peaks were, means, the worst moment
  *     together.c    levels of several pools, added up
  *     metadata.c    host memory for all of the above, from mmap
  *
@@ -192,6 +193,13 @@ void pool_forget_stream(struct pool *pool, uint64_t stream);
  * Waits at most about 100 ms for the lock, then reads without it (a report at exit must not hang).
  */
 void pool_stats_read(struct pool *pool, struct pool_stats *stats_out);
+
+/* Looks at the levels once more, for the means. Cost: one lock. */
+void pool_observe(struct pool *pool);
+
+/* What the pool remembers of its past, up to now; of a destroyed pool, up to its end. Waits for the
+ * lock as pool_stats_read() does. */
+void pool_history_read(struct pool *pool, struct pool_history *history_out);
 
 /* What the pool adds to the free memory that the driver tells of: its free runs, or less where nine
  * tenths of the sum could not be had in one piece.

@@ -50,6 +50,7 @@ static void block_check(struct check *check, const struct pool_block *block)
         check->sum.live_blocks++;
         check->sum.live_requested_bytes += block->requested_bytes;
         check->sum.live_block_bytes += block->block_bytes;
+        check->sum.driver_live_bytes += block->block_bytes + driver_extra_bytes(block->block_bytes);
     } else {
         check->sum.limbo_blocks++;
         check->sum.limbo_bytes += block->block_bytes;
@@ -246,6 +247,7 @@ static void sums_check(struct check *check)
     EQUAL(live_blocks);
     EQUAL(live_requested_bytes);
     EQUAL(live_block_bytes);
+    EQUAL(driver_live_bytes);
     EQUAL(limbo_blocks);
     EQUAL(limbo_bytes);
     EQUAL(slab_bytes);
@@ -279,6 +281,7 @@ static void sums_check(struct check *check)
          stats->live_blocks <= stats->peak_live_blocks &&
              stats->live_requested_bytes <= stats->peak_live_requested_bytes &&
              stats->live_block_bytes <= stats->peak_live_block_bytes &&
+             stats->driver_live_bytes <= stats->peak_driver_live_bytes &&
              stats->limbo_bytes <= stats->peak_limbo_bytes &&
              stats->backed_bytes <= stats->peak_backed_bytes,
          "no level is above its peak");

@@ -205,6 +205,8 @@ struct pool {
     uint64_t collected_at_lost_patience; /* the same when a wait for fences was last in vain */
     uint32_t unlocked; /* threads that work without the lock and come back to it */
     struct pool_stats stats;
+    struct pool_history history;
+    uint64_t observed_live_bytes;   /* as of history.last_ns */
     struct pool_together *together; /* NULL: the pool is alone */
     struct pool_together told;      /* the part of `together` that is this pool's */
 };
@@ -222,6 +224,18 @@ static inline void levels_changed(struct pool *pool)
     if (__builtin_expect(pool->together != NULL, 0))
         together_tell(pool);
 }
+
+/* --- history.c ------------------------------------------------------------------------------- */
+
+/* Looks at the levels. Called before the held memory changes. */
+void history_observe(struct pool *pool);
+
+/* A level reached its peak. */
+void history_peak_live(struct pool *pool);
+void history_peak_backed(struct pool *pool);
+
+/* The pool must grow for a request, or refuses it. */
+void history_fragmented(struct pool *pool, uint64_t asked_bytes);
 
 /* --- cache.c -------------------------------------------------------------------------------
  *
@@ -334,6 +348,9 @@ struct run *buddy_run_at(const struct segment *segment, uint64_t page);
 
 /* The longest free run of a domain, in pages. */
 uint64_t buddy_longest(const struct pool *pool, enum domain domain);
+
+/* The same of both domains, in bytes. */
+uint64_t buddy_largest_bytes(const struct pool *pool);
 
 /* Calls `visit` for every free run. */
 void buddy_visit_free(const struct pool *pool, void (*visit)(void *arg, const struct run *run),
@@ -526,6 +543,14 @@ void pool_block_pass_locked(struct pool *pool, const struct pool_block *block);
 static inline uint64_t pool_round_up(uint64_t bytes, uint64_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
+}
+
+/* What the driver would take for a block beyond what the pool does. */
+static inline uint64_t driver_extra_bytes(uint64_t block_bytes)
+{
+    return block_bytes <= POOL_MEDIUM_BYTES
+               ? 0
+               : pool_round_up(block_bytes, BACKING_SEGMENT_ALIGN_BYTES) - block_bytes;
 }
 
 #endif

@@ -31,6 +31,31 @@ struct pool_stats {
     uint64_t free_bytes_by_order[POOL_STATS_ORDERS];
 };
 
+/* The moment at which the most free memory lay outside the longest free run, of those at which the
+ * pool had to grow or refused. */
+struct pool_worst {
+    uint64_t at_ns; /* by the backing's clock; 0: there was none */
+    uint64_t asked_bytes;
+    uint64_t free_bytes;
+    uint64_t largest_bytes;   /* of the longest free run */
+    uint64_t pinned_segments; /* more than half free, and not wholly */
+    uint64_t
+        pin_size_bytes; /* what holds most in them: blocks of this to twice this size; 0: none */
+    uint64_t pin_blocks;
+    uint64_t pin_bytes;
+};
+
+/* What a pool remembers; times by the backing's clock, 0 where there is none. */
+struct pool_history {
+    uint64_t first_ns;     /* levels were looked at from here */
+    uint64_t last_ns;      /* to here */
+    double live_byte_ns;   /* live_block_bytes, summed up over that time: an estimate */
+    double held_byte_ns;   /* backed_bytes: exact */
+    uint64_t peak_live_ns; /* when live_block_bytes had its peak */
+    uint64_t peak_backed_ns;
+    struct pool_worst worst;
+};
+
 /* The levels of which pools keep the highest value. TOGETHER(level), its peak is peak_<level>. */
 #define POOL_LEVELS(TOGETHER)                                                                      \
     TOGETHER(live_blocks)                                                                          \

@@ -77,5 +77,6 @@ struct backing backing_malloc(struct context *context)
                             .fence_poll = fence_poll,
                             .fence_wait = fence_wait,
                             .fence_drop = fence_drop,
-                            .frees_due = deferred_due};
+                            .frees_due = deferred_due,
+                            .clock_ns = context_clock_ns};
 }

@@ -227,7 +227,8 @@ struct backing backing_vmm(struct context *context)
                             .fence_poll = fence_poll,
                             .fence_wait = fence_wait,
                             .fence_drop = fence_drop,
-                            .frees_due = deferred_due};
+                            .frees_due = deferred_due,
+                            .clock_ns = context_clock_ns};
 }
 
 struct sharing {

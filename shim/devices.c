@@ -10,6 +10,7 @@
 
 #include "backing_malloc.h"
 #include "backing_vmm.h"
+#include "clock.h"
 #include "debug.h"
 #include "deferred.h"
 #include "driver.h"
@@ -298,6 +299,12 @@ uint64_t context_room(void *self, uint64_t *total_out)
         return UINT64_MAX;
     *total_out = total_bytes;
     return free_bytes;
+}
+
+uint64_t context_clock_ns(void *self)
+{
+    (void)self;
+    return clock_coarse_ns();
 }
 
 /* Frees kept back in a context that need not be the caller's, which the driver is called for: it

@@ -48,6 +48,7 @@ struct device {
     uint64_t peers;            /* bit i: device i's contexts were */
     uint64_t contexts_served;  /* contexts that ever had a pool */
     struct pool_stats retired; /* statistics of pools whose context is gone */
+    struct pool_history retired_history;
     struct pool_together together; /* levels and peaks of all its pools, once there were two */
     struct latency latency;        /* read and written with __atomic, relaxed */
     uint32_t refused_frees_noted;
@@ -114,6 +115,9 @@ uint64_t context_room(void *self, uint64_t *total_out);
 
 /* The registry's lock: who holds it sees no context made or dropped. Never across a driver call. */
 pthread_mutex_t *devices_lock(void);
+
+/* For backing.h's clock_ns. */
+uint64_t context_clock_ns(void *self);
 
 /* Gives the idle memory of all pools of the device back to the driver, for a request that it
  * refused: the alternative is failing. Waits for the GPU if the backing does. True: something was

@@ -42,6 +42,23 @@ static void stats_add(struct pool_stats *sum, const struct pool_stats *more, boo
     }
 }
 
+/* Sums over time add up, where each pool had its own; of the moments the worst counts. Peaks' times
+ * are one pool's. */
+static void history_add(struct pool_history *sum, const struct pool_history *more)
+{
+    const struct pool_worst *worst = &more->worst;
+    sum->live_byte_ns += more->live_byte_ns;
+    sum->held_byte_ns += more->held_byte_ns;
+    sum->peak_live_ns = more->peak_live_ns;
+    sum->peak_backed_ns = more->peak_backed_ns;
+    if (sum->first_ns == 0 || (more->first_ns != 0 && more->first_ns < sum->first_ns))
+        sum->first_ns = more->first_ns;
+    if (more->last_ns > sum->last_ns)
+        sum->last_ns = more->last_ns;
+    if (worst->free_bytes - worst->largest_bytes > sum->worst.free_bytes - sum->worst.largest_bytes)
+        sum->worst = *worst;
+}
+
 /* Frees kept back for a fence are frees, and none of them waited. */
 static void kept_add(struct pool_stats *sum, const struct context *context)
 {
@@ -62,6 +79,9 @@ static void peaks_together(struct pool_stats *sum, const struct pool_together *t
 void figures_retire(struct context *context)
 {
     static struct pool_stats last; /* under the registry's lock */
+    struct pool_history history;
+    pool_history_read(context->pool, &history);
+    history_add(&context->device->retired_history, &history);
     pool_stats_read(context->pool, &last);
     kept_add(&last, context);
     stats_add(&context->device->retired, &last, false);
@@ -77,6 +97,7 @@ static void counters_read(const struct counters *counters, struct counters *out)
 size_t devices_collect(struct report_device *rows, size_t rows_max)
 {
     static struct pool_stats one;
+    struct pool_history history;
     size_t count = 0;
     for (int d = 0; d < DEVICES_MAX && count < rows_max; d++) {
         struct device *device = device_known(d);
@@ -86,10 +107,13 @@ size_t devices_collect(struct report_device *rows, size_t rows_max)
             continue;
         memset(row, 0, sizeof(*row));
         row->pool = device->retired;
+        row->history = device->retired_history;
         for (int slot = 0; (context = device_context(device, &slot)) != NULL;) {
             pool_stats_read(context->pool, &one);
             kept_add(&one, context);
             stats_add(&row->pool, &one, true);
+            pool_history_read(context->pool, &history);
+            history_add(&row->history, &history);
         }
         peaks_together(&row->pool, &device->together);
         counters_read(&device->counters, &row->counters);
@@ -106,6 +130,8 @@ size_t devices_collect(struct report_device *rows, size_t rows_max)
         memcpy(row->name, device->name, sizeof(row->name));
         row->total_bytes = device->total_bytes;
         row->contexts = device->contexts_served;
+        if (row->contexts > 1)
+            row->history.peak_live_ns = row->history.peak_backed_ns = 0;
         for (int i = 0; i < REFUSED_FREES_MAX; i++)
             if (__atomic_load_n(&device->refused_frees[i].ready, __ATOMIC_ACQUIRE))
                 row->refused_frees[row->refused_count++] = device->refused_frees[i].free;

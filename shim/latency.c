@@ -83,6 +83,8 @@ void latency_record(enum latency_kind kind, uint64_t begin_ns)
     else
         histogram_add(&device->latency.sampled[kind], since(begin_ns, now_ns, clock_cost_ns()),
                       thread->weight);
+    if (context != NULL)
+        pool_observe(context->pool);
 }
 
 void latency_slow(void)

@@ -39,6 +39,7 @@ struct report_device {
     uint64_t contexts;    /* pools that the figures come from */
     struct counters counters;
     struct pool_stats pool;
+    struct pool_history history; /* times by CLOCK_MONOTONIC; peaks' are 0 for several contexts */
     struct latency latency;
     size_t refused_count;
     struct refused_free refused_frees[REFUSED_FREES_MAX];
@@ -48,6 +49,7 @@ struct report {
     char program[256]; /* basename of the executable */
     int pid;
     double seconds;     /* from the first CUDA call seen to the report */
+    uint64_t start_ns;  /* that call, by CLOCK_MONOTONIC */
     uint64_t number;    /* of the process's reports: 1, 2 ... */
     const char *reason; /* exit, signal USR2, every 60 s */
     bool at_exit;

@@ -74,6 +74,7 @@ static void report_make_locked(const char *reason, bool at_exit)
         return;
     report = (struct report){.pid = getpid(),
                              .seconds = (double)elapsed_ns / 1e9,
+                             .start_ns = begin_ns,
                              .number = ++report_number,
                              .reason = reason,
                              .at_exit = at_exit,

@@ -125,6 +125,7 @@ CUresult wait_as_free(struct context *context, CUcontext current, bool *later_ou
     if (waited_ns > 0) {
         DEVICE_COUNT(context->device, free_wait_ns, waited_ns);
         latency_waited(waited_ns);
+        pool_observe(context->pool);
     }
     if (result == CUDA_SUCCESS) {
         if (number != 0 && !*later_out)

@@ -5,7 +5,7 @@ BENCH_DIR     := $(BUILD)/bench
 BENCH_OBJECTS := $(patsubst %,$(BUILD)/obj/tests/bench/%.o,bench measure alone flat threads)
 BENCH_SHARED  := $(CFLAGS) $(WHOLE) -shared -Wl,-z,relro,-z,now
 
-bench-programs: $(BENCH_DIR)/bench $(patsubst %,$(BENCH_DIR)/libbench_%.so,pool counted empty)
+bench-programs: $(BENCH_DIR)/bench $(BENCH_DIR)/hooked $(patsubst %,$(BENCH_DIR)/libbench_%.so,pool counted empty)
 
 $(BENCH_OBJECTS): $(BUILD)/obj/tests/bench/%.o: tests/bench/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -19,6 +19,10 @@ $(patsubst %,$(BUILD)/obj/tests/bench/%.o,contender_pool contender_empty fence_s
 $(BENCH_DIR)/bench: $(BENCH_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -o $@ $^ -lm -lpthread -ldl
+
+$(BENCH_DIR)/hooked: tests/bench/hooked.c $(BUILD)/sim/libcuda.so.1
+	@mkdir -p $(@D)
+	$(CC) $(BASE) -O2 -isystem $(CUDA_INCLUDE) -o $@ $< -L$(BUILD)/sim -lcuda
 
 $(BENCH_DIR)/libbench_pool.so: $(BUILD)/obj/tests/bench/contender_pool.o $(POOL_OBJECTS)
 $(BENCH_DIR)/libbench_counted.so: $(BUILD)/obj/tests/bench/contender_pool.o $(BUILD)/obj/tests/bench/fence_stub.o \

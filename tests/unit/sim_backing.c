@@ -220,13 +220,20 @@ void sim_backing_destroy(struct sim_backing *sim)
     free(sim);
 }
 
+static uint64_t clock_ns(void *self)
+{
+    const struct sim_backing *sim = self;
+    return sim->clock_ns;
+}
+
 struct backing sim_backing_get(struct sim_backing *sim)
 {
     struct backing backing = {.self = sim,
                               .room = room,
                               .fence_poll = fence_poll,
                               .fence_wait = fence_wait,
-                              .fence_drop = fence_drop};
+                              .fence_drop = fence_drop,
+                              .clock_ns = clock_ns};
     if (sim->parts) {
         backing.acquire_parts = acquire_parts;
         backing.release_parts = release_parts;

@@ -37,6 +37,7 @@ struct sim_backing {
     uint64_t calls[SIM_CALLS];
     uint64_t fail_at[SIM_CALLS];     /* the n-th call from 1 fails; SIM_FAIL_ALWAYS; 0: none */
     enum backing_status fail_status; /* what a failing acquire or release says */
+    uint64_t clock_ns;               /* what the pool takes for the time; 0: it has no clock */
     uint64_t now;                    /* a fence passes when now reaches its time */
     uint64_t fences;                 /* handed out: 1 .. fences */
     uint64_t *fence_time;

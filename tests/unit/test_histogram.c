@@ -211,5 +211,9 @@ int main(void)
         cmocka_unit_test(slow_ends_with_its_call),
         cmocka_unit_test(long_waits_are_slow),
     };
-    return cmocka_run_group_tests_name("histogram", tests, NULL, NULL);
+    struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
+    context.pool = sim_pool_create(sim, 0, 0); /* looked at when a call is timed */
+    int failed = cmocka_run_group_tests_name("histogram", tests, NULL, NULL);
+    sim_pool_end(sim, context.pool);
+    return failed;
 }
