@@ -742,6 +742,8 @@ void pool_free_retire(const struct pool_block *block)
             pool_block_free_locked(pool, block);
             pool->stats.frees++;
             arena_segment_release(pool, segment);
+        } else {
+            pool->stats.retired_blocks++;
         }
     }
     lock_give(&pool->lock);

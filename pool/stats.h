@@ -61,6 +61,7 @@ struct pool_history {
     TOGETHER(live_blocks)                                                                          \
     TOGETHER(live_requested_bytes)                                                                 \
     TOGETHER(live_block_bytes)                                                                     \
+    TOGETHER(driver_live_bytes)                                                                    \
     TOGETHER(limbo_bytes)                                                                          \
     TOGETHER(backed_bytes)
 

@@ -82,7 +82,6 @@ static bool figures_take(struct context *context, uint64_t bytes, struct figures
     figures->driver_free = free_bytes;
     figures->total = total_bytes;
     pool_stats_read(context->pool, &figures->pool);
-    pool_visit_live(context->pool, holder_add, &figures->holders);
     return result == CUDA_SUCCESS;
 }
 
@@ -102,22 +101,44 @@ static void holders_say(struct holders *holders)
     }
 }
 
+enum cause { CAUSE_SIZE, CAUSE_PENDING, CAUSE_PIECES };
+
+static enum cause cause_find(const struct figures *figures)
+{
+    const struct pool_stats *pool = &figures->pool;
+    uint64_t now = figures->driver_free + pool->run_free_bytes + pool->slab_free_bytes;
+    return figures->asked > now + pool->limbo_bytes ? CAUSE_SIZE
+           : figures->asked > now                   ? CAUSE_PENDING
+                                                    : CAUSE_PIECES;
+}
+
+static void cause_count(struct device *device, enum cause cause)
+{
+    if (cause == CAUSE_SIZE)
+        DEVICE_COUNT(device, out_of_memory_size, 1);
+    else if (cause == CAUSE_PENDING)
+        DEVICE_COUNT(device, out_of_memory_pending, 1);
+    else
+        DEVICE_COUNT(device, out_of_memory_pieces, 1);
+}
+
 /* The cause, and what would have helped. */
 static void cause_say(const struct figures *figures)
 {
+    enum cause cause = cause_find(figures);
     const struct pool_stats *pool = &figures->pool;
     uint64_t in_pool = pool->run_free_bytes + pool->slab_free_bytes;
     uint64_t now = figures->driver_free + in_pool, later = now + pool->limbo_bytes;
     uint64_t held = pool->backed_bytes + figures->driver_free;
     uint64_t others = figures->total > held ? figures->total - held : 0;
-    if (figures->asked > later) {
+    if (cause == CAUSE_SIZE) {
         line("  cause       size: that is more than all that is free, %s, even in one piece",
              BYTES(later));
         line(
             "  would help  less memory in the program; outside this pool %s of the card are in use "
             "(contexts, kernels, other processes)",
             BYTES(others));
-    } else if (figures->asked > now) {
+    } else if (cause == CAUSE_PENDING) {
         line("  cause       the GPU has not finished with %s that were freed",
              BYTES(pool->limbo_bytes));
         line(
@@ -150,11 +171,15 @@ void explain_out_of_memory(struct context *context, uint64_t bytes)
     static uint64_t failures;
     int saved_errno = errno;
     uint64_t number = __atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);
-    if (context == NULL || !worth_telling(number))
+    if (context == NULL)
         return;
     pthread_mutex_lock(&text_lock);
-    if (figures_take(context, bytes, &figures)) {
+    bool taken = figures_take(context, bytes, &figures);
+    if (taken)
+        cause_count(context->device, cause_find(&figures));
+    if (taken && worth_telling(number)) {
         const struct pool_stats *pool = &figures.pool;
+        pool_visit_live(context->pool, holder_add, &figures.holders);
         text_used = 0;
         line("out of memory on GPU %d (%s): %s asked for%s", context->device->handle,
              context->device->name, BYTES(bytes), number > 1 ? ", not for the first time" : "");

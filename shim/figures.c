@@ -121,15 +121,17 @@ size_t devices_collect(struct report_device *rows, size_t rows_max)
         struct counters *c = &row->counters;
         c->alloc_served = row->pool.allocations;
         c->alloc_calls = c->alloc_served + c->alloc_forwarded + c->alloc_failed;
-        c->free_served = row->pool.frees;
+        c->free_served = row->pool.frees + row->pool.retired_blocks;
         c->free_calls = c->free_served + c->free_forwarded + c->free_failed;
-        c->free_waits += row->pool.frees - row->pool.fenced_frees;
+        c->free_waits += row->pool.frees + row->pool.retired_blocks - row->pool.fenced_frees;
         if (c->alloc_calls == 0)
             continue;
         row->ordinal = device->handle;
         memcpy(row->name, device->name, sizeof(row->name));
         row->total_bytes = device->total_bytes;
         row->contexts = device->contexts_served;
+        row->peers = device_reached_from_outside(device) ||
+                     __atomic_load_n(&device->peers, __ATOMIC_RELAXED) != 0;
         if (row->contexts > 1)
             row->history.peak_live_ns = row->history.peak_backed_ns = 0;
         for (int i = 0; i < REFUSED_FREES_MAX; i++)

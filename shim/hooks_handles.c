@@ -87,6 +87,8 @@ CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     bool known = !process_serves() || !pool_owns(dptr) || pages_of_block(dptr, bytes);
+    if (known && process_serves() && pool_owns(dptr))
+        DEVICE_COUNT(device_for_counting(), shared_rdma, 1);
     return real_cuMemGetHandleForAddressRange(handle, known ? dptr : DRIVER_UNKNOWN_ADDRESS, bytes,
                                               type, flags);
 }

@@ -45,6 +45,7 @@ static CUresult export_block(CUipcMemHandle *handle, const struct pool_block *bl
                  IPC_ENTRIES);
         return export_refuse();
     }
+    DEVICE_COUNT(device_for_counting(), shared_ipc, 1);
     pool_retag(block->address, block->tag | TAG_EXPORTED);
     return CUDA_SUCCESS;
 }

@@ -133,6 +133,7 @@ static void attribute_correct(CUpointer_attribute attribute, void *data,
         break;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS: /* asking for them turns it on (measured) */
         pool_retag(block->address, block->tag | TAG_SYNC_MEMOPS);
+        DEVICE_COUNT(device_for_counting(), shared_rdma, 1);
         break;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: /* not told of memory by handle in every thread */
         if (is_by_handle(block))

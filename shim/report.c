@@ -19,6 +19,13 @@ enum { SHOWN_BYTES = 300 };
 
 static struct report_buffer buffer;
 
+double report_mean_ns(const struct report *report, const struct pool_history *history)
+{
+    double run_ns = report->seconds * 1e9, seen_ns = (double)(history->last_ns - history->first_ns);
+    run_ns = run_ns > seen_ns ? run_ns : seen_ns;
+    return run_ns > 1 ? run_ns : 1;
+}
+
 void report_print(struct report_buffer *to, const char *format, ...)
 {
     va_list arguments;

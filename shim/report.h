@@ -37,6 +37,7 @@ struct report_device {
     char name[96];        /* empty when not known */
     uint64_t total_bytes; /* memory of the card; 0 when not known */
     uint64_t contexts;    /* pools that the figures come from */
+    bool peers;           /* other devices, or green contexts, may use its memory */
     struct counters counters;
     struct pool_stats pool;
     struct pool_history history; /* times by CLOCK_MONOTONIC; peaks' are 0 for several contexts */
@@ -56,6 +57,7 @@ struct report {
     int64_t time;          /* UTC, seconds since 1970 */
     const char *free_mode; /* effective VRAMALLOC_FREE */
     const char *backing;   /* effective VRAMALLOC_BACKING */
+    uint32_t slack;        /* effective VRAMALLOC_SLACK */
     bool count_leaks;      /* false: VRAMALLOC_LEAKS=off */
     size_t device_count;
     const struct report_device *devices;

@@ -45,4 +45,8 @@ int report_path_open(const char *path, int *errno_out);
  * will do. what: "trace" ..., for the line about another name. */
 int report_path_open_new(const char *path, const char *what, int *errno_out);
 
+/* What means are over: the run, or what the pool looked at where that is longer: its clock goes in
+ * steps of some ms. Above 0. */
+double report_mean_ns(const struct report *report, const struct pool_history *history);
+
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advice.h"
 #include "rank.h"
 #include "report_buffer.h"
 #include "text.h"
@@ -84,16 +85,73 @@ static void classes_print(struct report_buffer *out, const struct pool_stats *po
 
 static void orders_print(struct report_buffer *out, const struct pool_stats *pool)
 {
+    uint64_t shorter_bytes = 0;
     const char *comma = "";
     report_print(out, "     \"free_runs_by_order\": [");
     for (int i = 0; i < POOL_STATS_ORDERS; i++) {
         if (pool->free_runs_by_order[i] == 0)
             continue;
-        report_print(out, "%s\n       {\"order\": %d, \"runs\": %llu, \"bytes\": %llu}", comma, i,
-                     U(pool->free_runs_by_order[i]), U(pool->free_bytes_by_order[i]));
+        report_print(out,
+                     "%s\n       {\"order\": %d, \"runs\": %llu, \"bytes\": %llu, "
+                     "\"unusable_index\": %.6f}",
+                     comma, i, U(pool->free_runs_by_order[i]), U(pool->free_bytes_by_order[i]),
+                     (double)shorter_bytes / (double)pool->run_free_bytes);
+        shorter_bytes += pool->free_bytes_by_order[i];
         comma = ",";
     }
     report_print(out, "]");
+}
+
+/* A moment in seconds since the first CUDA call; left out where it is not known. */
+static void moment_print(struct report_buffer *out, const struct report *report, const char *name,
+                         uint64_t at_ns)
+{
+    if (at_ns != 0)
+        report_print(out, ", \"%s\": %.3f", name,
+                     at_ns > report->start_ns ? (double)(at_ns - report->start_ns) / 1e9 : 0.0);
+}
+
+static void history_print(struct report_buffer *out, const struct report *report,
+                          const struct report_device *device)
+{
+    const struct pool_history *history = &device->history;
+    const struct pool_worst *worst = &history->worst;
+    double run_ns = report_mean_ns(report, history);
+    report_print(out,
+                 "     \"history\": {\"mean_live_block_bytes\": %llu, \"mean_backed_bytes\": %llu",
+                 U(history->live_byte_ns / run_ns), U(history->held_byte_ns / run_ns));
+    moment_print(out, report, "peak_live_block_seconds", history->peak_live_ns);
+    moment_print(out, report, "peak_backed_seconds", history->peak_backed_ns);
+    report_print(out, "},\n");
+    if (worst->at_ns == 0)
+        return;
+    report_print(out,
+                 "     \"worst_fragmentation\": {\"asked_bytes\": %llu, \"run_free_bytes\": %llu, "
+                 "\"largest_free_run_bytes\": %llu, \"pinned_segments\": %llu, "
+                 "\"pin_size_bytes\": %llu, \"pin_blocks\": %llu, \"pin_bytes\": %llu",
+                 U(worst->asked_bytes), U(worst->free_bytes), U(worst->largest_bytes),
+                 U(worst->pinned_segments), U(worst->pin_size_bytes), U(worst->pin_blocks),
+                 U(worst->pin_bytes));
+    moment_print(out, report, "seconds", worst->at_ns);
+    report_print(out, "},\n");
+}
+
+static void advice_print(struct report_buffer *out, const struct report *report)
+{
+    struct advice advice[ADVICE_MAX];
+    int count = advice_make(report, advice);
+    report_print(out, " \"advice\": [");
+    for (int i = 0; i < count; i++) {
+        report_print(out, "%s\n   {\"gpu\": %d, \"setting\": ", i > 0 ? "," : "",
+                     advice[i].ordinal);
+        string_print(out, advice[i].setting);
+        report_print(out, ", \"figure\": ");
+        string_print(out, advice[i].figure);
+        report_print(out, ", \"effect\": ");
+        string_print(out, advice[i].effect);
+        report_print(out, "}");
+    }
+    report_print(out, "],\n");
 }
 
 static void refused_print(struct report_buffer *out, const struct report_device *device)
@@ -110,7 +168,8 @@ static void refused_print(struct report_buffer *out, const struct report_device 
     report_print(out, "],\n");
 }
 
-static void device_print(struct report_buffer *out, const struct report_device *device)
+static void device_print(struct report_buffer *out, const struct report *report,
+                         const struct report_device *device)
 {
     const struct pool_stats *pool = &device->pool;
     report_print(out, "    {\"ordinal\": %d,\n     \"name\": ", device->ordinal);
@@ -122,6 +181,7 @@ static void device_print(struct report_buffer *out, const struct report_device *
                 pool->run_free_bytes);
     counters_print(out, &device->counters);
     report_latency_json(out, device);
+    history_print(out, report, device);
     refused_print(out, device);
     pool_print(out, pool);
     classes_print(out, pool);
@@ -151,9 +211,10 @@ void report_json_make(struct report_buffer *out, const struct report *report)
     origin_print(out, report);
     report_print(out, " \"settings\": {\"free\": \"%s\", \"backing\": \"%s\"},\n",
                  report->free_mode, report->backing);
+    advice_print(out, report);
     report_print(out, " \"gpus\": [\n");
     for (size_t i = 0; i < report->device_count; i++) {
-        device_print(out, &report->devices[i]);
+        device_print(out, report, &report->devices[i]);
         report_print(out, i + 1 < report->device_count ? ",\n" : "\n");
     }
     report_print(out, " ]}\n");

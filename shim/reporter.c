@@ -68,8 +68,8 @@ static size_t figures_take(bool at_exit)
 static void report_make_locked(const char *reason, bool at_exit)
 {
     static struct report report; /* under report_lock: the stack may be small */
-    uint64_t elapsed_ns = clock_ns() - begin_ns;
     size_t count = figures_take(at_exit);
+    uint64_t elapsed_ns = clock_ns() - begin_ns; /* not less than the figures' means are over */
     if (count == 0)
         return;
     report = (struct report){.pid = getpid(),
@@ -81,6 +81,7 @@ static void report_make_locked(const char *reason, bool at_exit)
                              .time = time(NULL),
                              .free_mode = options.free_mode,
                              .backing = options.backing,
+                             .slack = options.slack,
                              .count_leaks = strcmp(options.leaks, "count") == 0,
                              .device_count = count,
                              .devices = rows};
