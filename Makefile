@@ -131,8 +131,8 @@ $(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(READER_OBJECTS) $(POOL_OBJECTS)
 
 TRACE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/trace/*.c)) \
                  $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary)
-TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace tune view)
-tools: $(TOOLS) ## build the commands for traces: vramalloc-trace, -replay, -tune, -view
+TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace tune view live)
+tools: $(TOOLS) ## build the commands: vramalloc-trace, -replay, -tune, -view, and -live for top and metrics
 $(BUILD)/vramalloc-trace: $(TRACE_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
 
@@ -146,6 +146,11 @@ VIEW_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/view/*.c)) $(RE
 $(BUILD)/obj/tools/view/page.o: $(wildcard tools/view/page.*)
 $(BUILD)/vramalloc-view: $(VIEW_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
+
+LIVE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/live/*.c)) \
+                $(patsubst %,$(BUILD)/obj/shim/%.o,live_format text units)
+$(BUILD)/vramalloc-live: $(LIVE_OBJECTS)
+	$(CC) $(CFLAGS) $(PIECES) -o $@ $^
 
 # --- unit tests ---------------------------------------------------------------------------------------
 

@@ -106,13 +106,15 @@ static bool file_make(uint64_t begin_ns)
     struct stat status;
     header_fill(begin_ns);
     int fd = name_take();
-    bool made = fd >= 0 && fchmod(fd, 0600) == 0 && ftruncate(fd, sizeof(struct live_file)) == 0 &&
-                fstat(fd, &status) == 0 &&
+    bool sized = fd >= 0 && fchmod(fd, 0600) == 0 && ftruncate(fd, sizeof(struct live_file)) == 0;
+    if (sized)
+        mark_map(
+            fd); /* before the header: a reader takes a file with one and no mark for left behind */
+    bool made = sized && fstat(fd, &status) == 0 &&
                 pwrite(fd, &live.header, sizeof(live.header), 0) == (ssize_t)sizeof(live.header);
     if (made) {
         live.device = status.st_dev;
         live.inode = status.st_ino;
-        mark_map(fd);
     } else {
         log_line("VRAMALLOC_LIVE: the figures cannot be shared in \"%s\" (%s)", live.path,
                  strerror(errno));
