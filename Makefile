@@ -188,6 +188,7 @@ $(BUILD)/demo/frames-gpu: $(BUILD)/obj/demo/frames.o
 -include tests/victims/victims.mk
 -include tests/differential/differential.mk
 -include tests/bench/bench.mk
+-include tests/schedule/schedule.mk
 
 setup: ## install what is needed (apt, pip); quick when all is there
 	@scripts/setup

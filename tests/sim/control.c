@@ -168,6 +168,11 @@ SIM_API int vrsim_unblock(const char *name)
     return blocked_set(name, 0);
 }
 
+SIM_API void vrsim_on_call(void (*tell)(const char *name))
+{
+    sim.on_call = tell;
+}
+
 SIM_API void vrsim_forbid_calls(void)
 {
     __atomic_store_n(&sim.forbidden, true, __ATOMIC_RELAXED);

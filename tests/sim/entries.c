@@ -92,6 +92,8 @@ static CUresult call_enter(enum entry_index index)
     uint64_t number = __atomic_add_fetch(&entry->calls, 1, __ATOMIC_RELAXED);
     if (__atomic_load_n(&sim.forbidden, __ATOMIC_RELAXED))
         fprintf(stderr, "vrsim: a call after the last: %s\n", entry->elf);
+    if (sim.on_call != NULL)
+        sim.on_call(entry->elf);
     call_wait_unblocked(entry);
     CUresult result = call_check_process(entry);
     if (result != CUDA_SUCCESS)

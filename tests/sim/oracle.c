@@ -29,6 +29,7 @@ struct owned {
     uint64_t bytes;
     uint64_t generation;
     bool alive;
+    bool gone; /* the memory is, or its context: a free that failed does not bring it back */
     const struct context *context; /* that was current when the block began; NULL: none */
 };
 
@@ -95,7 +96,11 @@ static void note_alloc(uint64_t address, uint64_t bytes)
         parts[count] = owned[from];
         parts[count++].bytes = address - owned[from].address;
     }
-    parts[count++] = (struct owned){address, bytes, ++generations, true, context};
+    parts[count++] = (struct owned){.address = address,
+                                    .bytes = bytes,
+                                    .generation = ++generations,
+                                    .alive = true,
+                                    .context = context};
     if (to > from && owned[to - 1].address + owned[to - 1].bytes > end) {
         parts[count] = owned[to - 1];
         parts[count].address = end;
@@ -108,7 +113,8 @@ static void note_alloc(uint64_t address, uint64_t bytes)
 static int note_state(uint64_t address, bool alive)
 {
     size_t at = owned_first(address);
-    if (at == owned_count || owned[at].address != address || owned[at].alive == alive)
+    if (at == owned_count || owned[at].address != address || owned[at].alive == alive ||
+        owned[at].gone)
         return 0;
     owned[at].alive = alive;
     return 1;
@@ -122,14 +128,17 @@ void oracle_memory_gone(uint64_t address, uint64_t bytes, bool with_context)
             hazard("memory given back to the card while a block lives in it", owned[at].address,
                    owned[at].bytes);
         owned[at].alive = false;
+        owned[at].gone = true;
     }
 }
 
 void oracle_context_gone(const struct context *context)
 {
     for (size_t at = 0; at < owned_count; at++)
-        if (owned[at].context == context)
+        if (owned[at].context == context) {
             owned[at].alive = false;
+            owned[at].gone = true;
+        }
 }
 
 SIM_API void vrsim_note_alloc(CUdeviceptr address, size_t bytes)

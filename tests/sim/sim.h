@@ -246,6 +246,7 @@ struct sim {
     bool initialised;
     bool exited;
     bool forbidden; /* the program said that it makes no call any more */
+    void (*on_call)(const char *); /* NULL: nobody is told of calls */
     bool forked;    /* a child of a process that was initialised */
     pid_t process;  /* that was initialised */
     int device_count;

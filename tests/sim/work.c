@@ -470,6 +470,8 @@ void op_wait(struct op *op)
         wait_changed(POLL_NS);
         work_pump();
     }
+    if (sim.on_call != NULL && op->end_ns > sim.host_ns)
+        wait_changed(POLL_NS); /* who decides about threads sees that this one waits */
     clock_reach(op->end_ns);
     work_pump();
     vclock_merge(&sim.host_clock, &op->clock);
