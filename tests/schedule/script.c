@@ -359,6 +359,7 @@ void script_run(const struct script_program *program, char *outcome, size_t outc
     schedule_says("the end of its threads");
     for (int i = 1; i <= count; i++)
         schedule_join(threads[i].handle);
+    cudaDeviceSynchronize(); /* host functions are threads, too */
     for (int i = 1; i <= count; i++)
         outcome_add(outcome, outcome_bytes, &threads[i]);
 }

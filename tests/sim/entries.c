@@ -109,6 +109,8 @@ static CUresult call_enter(enum entry_index index)
 static CUresult call_leave(CUresult result)
 {
     pthread_mutex_unlock(&sim.lock);
+    if (sim.on_call != NULL)
+        sim.on_call(NULL);
     return result;
 }
 

@@ -59,8 +59,9 @@ int vrsim_fail(const char *name, uint64_t nth, CUresult code);
 int vrsim_block(const char *name);
 int vrsim_unblock(const char *name);
 
-/* From here on `tell` is called at the entry of every call, which holds nothing then, with its exact
- * ELF name. NULL: no longer. To be set while no other thread makes calls. */
+/* From here on `tell` is called at the entry of every call, with its exact ELF name, and with NULL
+ * before it returns, unless it was refused at once; no lock is held then. tell NULL: no longer. To
+ * be set while no other thread makes calls. */
 void vrsim_on_call(void (*tell)(const char *name));
 
 /* From here on every call is said on stderr: the program knows that it makes none. */
