@@ -172,11 +172,34 @@ static void set_remove(struct capture_key key)
     pthread_mutex_unlock(&set_lock);
 }
 
+/* The context of a stream: of a default one the current, and of one that may not be asked. */
+static CUcontext context_of_stream(CUstream stream, bool may_ask)
+{
+    CUcontext context = NULL;
+    if (may_ask && stream != NULL && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
+        real_cuStreamGetCtx != NULL && real_cuStreamGetCtx(stream, &context) == CUDA_SUCCESS)
+        return context;
+    return real_cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+void capture_forget_context(CUcontext context)
+{
+    pthread_mutex_lock(&set_lock);
+    for (int i = capturing_count - 1; i >= 0; i--) {
+        if (capturing[i].context != context || context == NULL)
+            continue;
+        capturing[i] = capturing[capturing_count - 1];
+        __atomic_store_n(&capturing_count, capturing_count - 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&set_lock);
+}
+
 struct capture_key capture_begin_enter(CUstream stream, bool ptsz)
 {
     if (!process_serves())
         return (struct capture_key){.handle = stream};
     struct capture_key key = key_of(stream, ptsz);
+    key.context = context_of_stream(stream, key.id != 0);
     gate_close();
     return key;
 }

@@ -34,6 +34,7 @@ void capture_gate_leave(void);
 struct capture_key {
     uint64_t id;
     CUstream handle;
+    CUcontext context; /* that the stream ends with; NULL: not known */
 };
 
 /* Around the real cuStreamBeginCapture. ptsz: the per-thread flavour of the call. begun: it
@@ -47,6 +48,9 @@ void capture_ended(CUstream stream, bool ptsz);
 /* Around the real cuStreamDestroy; leave only if it succeeded. */
 struct capture_key capture_destroy_enter(CUstream stream);
 void capture_destroy_leave(struct capture_key key);
+
+/* The context has ended, and its streams and captures with it. */
+void capture_forget_context(CUcontext context);
 
 /* Puts the calling thread into relaxed capture mode, so that an allocation of ours spoils no
  * capture of another thread, and back. */

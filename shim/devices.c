@@ -10,6 +10,7 @@
 
 #include "backing_malloc.h"
 #include "backing_vmm.h"
+#include "capture.h"
 #include "clock.h"
 #include "debug.h"
 #include "deferred.h"
@@ -135,6 +136,15 @@ static struct context *context_find_locked(CUcontext handle)
     return NULL;
 }
 
+/* What is allocated in such a context ends with it, so nothing may be kept for later. */
+static bool being_dropped_locked(CUcontext handle)
+{
+    for (int i = 0; i < CONTEXTS_MAX; i++)
+        if (contexts[i].dropping == handle)
+            return true;
+    return false;
+}
+
 static struct pool *pool_make(struct context *context, const struct device *device)
 {
     struct backing backing = context->vmm ? backing_vmm(context) : backing_malloc(context);
@@ -190,7 +200,7 @@ static struct context *context_look_up(CUcontext handle)
     bool vmm = backing_vmm_wanted(device);
     pthread_mutex_lock(&registry_lock);
     struct context *context = context_find_locked(handle);
-    bool made = context == NULL;
+    bool made = context == NULL && !being_dropped_locked(handle);
     if (made)
         context = context_make_locked(handle, device, vmm);
     pools_join_locked(device);
@@ -234,13 +244,18 @@ struct context *context_current(CUcontext *current_out)
     return context_of(*current_out);
 }
 
+static bool context_stays(const struct context *context)
+{
+    CUcontext handle = __atomic_load_n(&context->handle, __ATOMIC_ACQUIRE);
+    return handle != NULL && handle != (CUcontext)(void *)&claimed;
+}
+
 struct context *context_of_pool(const struct pool *pool, struct context *likely)
 {
-    if (likely != NULL && likely->pool == pool)
+    if (likely != NULL && likely->pool == pool && context_stays(likely))
         return likely;
     for (int i = 0; i < CONTEXTS_MAX; i++)
-        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) != NULL &&
-            contexts[i].pool == pool)
+        if (context_stays(&contexts[i]) && contexts[i].pool == pool)
             return &contexts[i];
     return NULL;
 }
@@ -251,8 +266,10 @@ static struct context *context_claim(CUcontext handle)
     pthread_mutex_lock(&visit_lock);
     pthread_mutex_lock(&registry_lock);
     struct context *found = context_find_locked(handle);
-    if (found != NULL)
+    if (found != NULL) {
+        found->dropping = handle;
         __atomic_store_n(&found->handle, (CUcontext)(void *)&claimed, __ATOMIC_RELEASE);
+    }
     pthread_mutex_unlock(&registry_lock);
     pthread_mutex_unlock(&visit_lock);
     return found;
@@ -283,8 +300,10 @@ void contexts_drop_end(struct context *context)
     if (context->vmm)
         pool_destroy(pool, true);
     fence_forget_context(context);
+    capture_forget_context(context->dropping);
     pthread_mutex_lock(&registry_lock);
     figures_retire(context);
+    context->dropping = NULL;
     __atomic_store_n(&context->handle, NULL, __ATOMIC_RELEASE);
     __atomic_fetch_add(&generation, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&registry_lock);
@@ -312,8 +331,7 @@ uint64_t context_clock_ns(void *self)
 static void kept_collect(struct context *context, struct pool *pool)
 {
     pthread_mutex_lock(&visit_lock);
-    CUcontext handle = __atomic_load_n(&context->handle, __ATOMIC_ACQUIRE);
-    if (handle != NULL && handle != (CUcontext)(void *)&claimed && context->pool == pool) {
+    if (context_stays(context) && context->pool == pool) {
         deferred_flush(context);
         pool_collect(pool);
     }

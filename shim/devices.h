@@ -59,7 +59,9 @@ struct device {
 };
 
 struct context {
-    CUcontext handle; /* NULL: the slot is free */
+    CUcontext handle;   /* NULL: the slot is free */
+    CUcontext dropping; /* the handle while the context is being dropped: no new pool for it. Under
+                           registry_lock */
     struct device *device;
     struct pool *pool;
     bool vmm;     /* its memory is backing_vmm.c's, which outlives the context */
@@ -88,7 +90,7 @@ struct context *context_current(CUcontext *current_out);
 /* The same for a thread whose current context is known to be `current` (not NULL). */
 struct context *context_of(CUcontext current);
 
-/* The context whose pool this is; NULL when it was dropped meanwhile.
+/* The context whose pool this is; NULL when it was dropped meanwhile, or is being dropped.
  * likely: tried first; may be NULL. */
 struct context *context_of_pool(const struct pool *pool, struct context *likely);
 

@@ -310,6 +310,8 @@ static CUresult free_waiting(struct context *owner, CUcontext current,
     CUresult result = wait_as_free(owner, current, &later);
     if (result != CUDA_SUCCESS) {
         pool_free_cancel(block);
+        if (context_of_pool(block->pool, owner) == NULL) /* its context ended during the wait */
+            return free_refuse(owner->device, block->address);
         DEVICE_COUNT(owner->device, free_failed, 1);
         return result;
     }
@@ -353,10 +355,9 @@ static bool free_begin(CUdeviceptr dptr, struct context *context, struct pool_bl
     }
     if (status == POOL_OK) /* its context is being destroyed at this moment */
         pool_free_cancel(block);
-    if (status == POOL_NOT_OWNED || status == POOL_CLOSED)
-        *result_out = free_by_driver(device_for(context), dptr);
-    else
-        *result_out = free_refuse(device_for(context), dptr);
+    /* Also what was the pool's a moment ago: its segment, which may begin there, is the driver's
+     * until the context has ended. */
+    *result_out = free_refuse(device_for(context), dptr);
     return false;
 }
 

@@ -24,7 +24,7 @@
 
 #define SCHEDULE_TEXT(number) #number
 #define SCHEDULE_LINE(number) SCHEDULE_TEXT(number)
-#define SCHEDULE_HERE(what) __FILE__ ":" SCHEDULE_LINE(__LINE__) " " what
+#define SCHEDULE_HERE(what)   __FILE__ ":" SCHEDULE_LINE(__LINE__) " " what
 
 static inline void schedule_lock_take(struct lock *lock, const char *where)
 {
@@ -44,13 +44,12 @@ static inline void schedule_lock_give(struct lock *lock, const char *where)
 #define lock_take(lock) schedule_lock_take((lock), SCHEDULE_HERE("takes " #lock))
 #define lock_give(lock) schedule_lock_give((lock), SCHEDULE_HERE("gave " #lock))
 
-#define pthread_mutex_lock(mutex) schedule_mutex_lock((mutex), SCHEDULE_HERE("takes " #mutex))
-#define pthread_mutex_trylock(mutex)                                                               \
-    schedule_mutex_trylock((mutex), SCHEDULE_HERE("tries " #mutex))
-#define pthread_mutex_unlock(mutex) schedule_mutex_unlock((mutex), SCHEDULE_HERE("gave " #mutex))
-#define sched_yield() schedule_yield(20000, SCHEDULE_HERE("yields"))
-#define nanosleep(nap, left) schedule_sleep((nap), SCHEDULE_HERE("sleeps"))
-#define clock_gettime(clock, now) schedule_clock((clock), (now))
+#define pthread_mutex_lock(mutex)    schedule_mutex_lock((mutex), SCHEDULE_HERE("takes " #mutex))
+#define pthread_mutex_trylock(mutex) schedule_mutex_trylock((mutex), SCHEDULE_HERE("tries " #mutex))
+#define pthread_mutex_unlock(mutex)  schedule_mutex_unlock((mutex), SCHEDULE_HERE("gave " #mutex))
+#define sched_yield()                schedule_yield(20000, SCHEDULE_HERE("yields"))
+#define nanosleep(nap, left)         schedule_sleep((nap), SCHEDULE_HERE("sleeps"))
+#define clock_gettime(clock, now)    schedule_clock((clock), (now))
 
 #define SCHEDULE_ATOMIC(what) schedule_point(SCHEDULE_FINE, SCHEDULE_HERE(what))
 #define SCHEDULE_COUNTER(order, what)                                                              \

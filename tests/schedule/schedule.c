@@ -5,7 +5,8 @@
  *   - the results of the calls are such as no schedule without the library has: the program is run
  *     without it first, under all schedules with one preemption and some random ones, and again
  *     under many more when a result is new;
- *   - a pool's records contradict each other, a capture is left in the books, the gate stays closed;
+ *   - a pool's records contradict each other, a capture is left in the books, the gate stays
+ * closed;
  *   - all threads wait for each other, or only sleep;
  *   - it crashes, or takes longer than 10 s.
  *
@@ -49,7 +50,8 @@ static const char usage[] =
     "usage: schedule --program NAME [--seed N] [--count N] [--seconds N] [--preemptions N]\n"
     "                [--switches STEP:THREAD,... --setting N [--fine]] [--show] | --list\n"
     "  --seed N, --count N     random schedules N, N+1, ... (1, 1000)\n"
-    "  --preemptions N         all schedules with at most N preemptions, in every setting, --count at most\n"
+    "  --preemptions N         all schedules with at most N preemptions, in every setting, --count "
+    "at most\n"
     "  --switches, --setting   one schedule\n"
     "  --seconds N             no more schedules after N seconds\n"
     "  --show                  prints results, and where threads were switched\n";
@@ -73,10 +75,10 @@ static struct record {
     char inside[256];
     uint64_t hazards;
     bool ended;
-} *record;
+} * record;
 
 static const char *(*inside)(void); /* inside.c; NULL: without the library */
-static char *known[OUTCOMES_MAX]; /* results without the library, in order of being seen */
+static char *known[OUTCOMES_MAX];   /* results without the library, in order of being seen */
 static size_t known_count;
 
 /* --- one schedule ----------------------------------------------------------------------------- */
@@ -148,7 +150,8 @@ static int plan_run(const struct schedule_plan *plan, uint32_t setting, int said
     return child > 0 ? status : -1;
 }
 
-/* --- random schedules --------------------------------------------------------------------------- */
+/* --- random schedules ---------------------------------------------------------------------------
+ */
 
 static uint32_t mix(uint64_t *state)
 {
@@ -200,7 +203,8 @@ static uint32_t setting_of(uint64_t seed)
     return (uint32_t)(seed % SETTINGS);
 }
 
-/* --- results without the library ------------------------------------------------------------------- */
+/* --- results without the library
+ * ------------------------------------------------------------------- */
 
 static bool outcome_is_known(const char *outcome)
 {
@@ -252,7 +256,8 @@ static bool outcome_is_native(const char *outcome)
     return outcome_is_known(outcome);
 }
 
-/* --- judging ---------------------------------------------------------------------------------------- */
+/* --- judging
+ * ---------------------------------------------------------------------------------------- */
 
 /* What is wrong with the schedule that just ran; NULL: nothing. */
 static const char *judge(int status)
@@ -263,7 +268,7 @@ static const char *judge(int status)
         return trace->why;
     if (WIFSIGNALED(status) || !record->ended) {
         snprintf(why, sizeof(why), "%s",
-                 !WIFSIGNALED(status)               ? "it ended early"
+                 !WIFSIGNALED(status)          ? "it ended early"
                  : WTERMSIG(status) == SIGALRM ? "it hangs"
                                                : strsignal(WTERMSIG(status)));
         return why;
@@ -283,8 +288,8 @@ static void switches_print(FILE *to)
     for (uint32_t i = 0; i < trace->step_count && i < SCHEDULE_STEPS; i++) {
         const struct schedule_step *step = &trace->steps[i];
         if (step->chosen != step->before)
-            fprintf(to, "  step %u: thread %u, %s: thread %u goes on\n", i, step->before, step->where,
-                    step->chosen);
+            fprintf(to, "  step %u: thread %u, %s: thread %u goes on\n", i, step->before,
+                    step->where, step->chosen);
     }
 }
 
@@ -339,7 +344,8 @@ static bool try_one(const struct schedule_plan *plan, uint32_t setting, int said
     return true;
 }
 
-/* --- many schedules --------------------------------------------------------------------------------- */
+/* --- many schedules
+ * --------------------------------------------------------------------------------- */
 
 static uint64_t tried;
 
@@ -375,7 +381,8 @@ static size_t queue_first, queue_end;
 static void queue_add(const struct waiting *before, uint32_t step, uint32_t thread, bool preempts)
 {
     struct waiting next = *before;
-    if (queue_end == QUEUE_MAX || next.switch_count == sizeof(next.switches) / sizeof(*next.switches))
+    if (queue_end == QUEUE_MAX ||
+        next.switch_count == sizeof(next.switches) / sizeof(*next.switches))
         return;
     next.switches[next.switch_count++] = (struct schedule_switch){step, thread};
     next.preemptions = (uint8_t)(next.preemptions + preempts);
@@ -405,9 +412,8 @@ static bool enumerate(uint32_t setting, int said)
     queue[queue_end++] = (struct waiting){.switch_count = 0};
     for (uint64_t i = 0; queue_first < queue_end && i < options.count && !time_is_up(); i++) {
         struct waiting next = queue[queue_first++];
-        struct schedule_plan plan = {.kind = PLAN_SWITCHES,
-                                     .finest = options.finest,
-                                     .switch_count = next.switch_count};
+        struct schedule_plan plan = {
+            .kind = PLAN_SWITCHES, .finest = options.finest, .switch_count = next.switch_count};
         memcpy(plan.switches, next.switches, sizeof(next.switches));
         tried++;
         if (!try_one(&plan, setting, said))
@@ -441,7 +447,8 @@ static bool listed(int said)
     return try_one(&plan, options.setting, said);
 }
 
-/* --- the command ----------------------------------------------------------------------------------- */
+/* --- the command
+ * ----------------------------------------------------------------------------------- */
 
 static int refuse(const char *what)
 {
@@ -490,7 +497,8 @@ static bool options_take(int argc, char **argv)
 static int programs_list(void)
 {
     for (size_t i = 0; i < script_program_count; i++)
-        printf("%s\n", script_programs[i].name);
+        if (!script_programs[i].open)
+            printf("%s\n", script_programs[i].name);
     return 0;
 }
 
@@ -532,7 +540,7 @@ int main(int argc, char **argv)
     time_is_up();
     if (!options.outcomes && !outcomes_learn())
         return refuse("the program without the library fails");
-    bool good = options.switches != NULL       ? listed(said)
+    bool good = options.switches != NULL   ? listed(said)
                 : options.preemptions >= 0 ? enumerate_all(said)
                                            : random_all(said);
     if (good && options.outcomes)

@@ -31,4 +31,11 @@ $(SCHED)/schedule: $(SCHED_SELF) $(SCHED)/libvramalloc.so $(SIM_LIBRARIES)
 $(SCHED)/schedule-native: $(SCHED_SELF) $(SIM_LIBRARIES)
 	$(call SCHED_LINK)
 
+# FAULT=shim/x.c: the source that stands in folder N with a fault; it includes its neighbours from the real place.
+$(SCHED)/faults/%/libvramalloc.so: always $(SCHED)/libvramalloc.so
+	$(CC) $(SCHED_FLAGS) -w -fvisibility=hidden -include tests/schedule/points.h -iquote $(dir $(FAULT)) \
+	    -c -o $(@D)/faulty.o $(@D)/$(FAULT)
+	$(CC) -shared -o $@ $(@D)/faulty.o $(filter-out $(SCHED)/obj/$(FAULT:.c=.o),$(SCHED_INSIDE)) $(SCHED_OTHERS) $(LIBC_PARTS) \
+	    -Wl,--version-script=$(SCHED)/exports.map -Wl,-z,relro,-z,now,-z,nodelete
+
 -include $(shell find $(SCHED)/obj -name '*.d' 2>/dev/null)

@@ -112,9 +112,9 @@ static void stuck(const char *what)
     for (uint32_t i = 0; i < run.count && to < end; i++) {
         const struct thread *thread = &run.thread[i];
         int owner = owner_of(thread->object);
-        to += snprintf(to, (size_t)(end - to), "\n  thread %u %s in %s, at %s", i,
-                       state_word(thread), thread->doing ? thread->doing : "-",
-                       thread->where ? thread->where : "-");
+        to +=
+            snprintf(to, (size_t)(end - to), "\n  thread %u %s in %s, at %s", i, state_word(thread),
+                     thread->doing ? thread->doing : "-", thread->where ? thread->where : "-");
         if (thread->state == WAITS && owner >= 0 && to < end)
             to += snprintf(to, (size_t)(end - to), ", which thread %d holds", owner);
     }
@@ -346,7 +346,8 @@ int schedule_clock(clockid_t clock, struct timespec *now)
     return 0;
 }
 
-/* --- the simulator's waits ------------------------------------------------------------------------ */
+/* --- the simulator's waits
+ * ------------------------------------------------------------------------ */
 
 static int condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, enum state state)
 {
@@ -357,15 +358,13 @@ static int condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, enu
     return state == IDLE && (self == NULL || !self->woken) ? ETIMEDOUT : 0;
 }
 
-int pthread_cond_wait(pthread_cond_t *condition,
-                                                             pthread_mutex_t *mutex)
+int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
     return condition_wait(condition, mutex, WAITS);
 }
 
-int
-pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
-                       const struct timespec *until)
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                           const struct timespec *until)
 {
     (void)until;
     return condition_wait(condition, mutex, IDLE);
@@ -377,7 +376,8 @@ int pthread_cond_broadcast(pthread_cond_t *condition)
     return 0;
 }
 
-/* --- threads -------------------------------------------------------------------------------------- */
+/* --- threads
+ * -------------------------------------------------------------------------------------- */
 
 static void thread_ended(void *argument)
 {
@@ -416,9 +416,8 @@ static struct thread *thread_add(void)
     return thread;
 }
 
-int
-pthread_create(pthread_t *handle, const pthread_attr_t *attributes, void *(*start)(void *),
-               void *argument)
+int pthread_create(pthread_t *handle, const pthread_attr_t *attributes, void *(*start)(void *),
+                   void *argument)
 {
     static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     if (real == NULL)
@@ -438,8 +437,7 @@ pthread_create(pthread_t *handle, const pthread_attr_t *attributes, void *(*star
 void schedule_join(pthread_t handle)
 {
     for (uint32_t i = 0; i < run.count; i++)
-        while (i > 0 && pthread_equal(run.thread[i].handle, handle) &&
-               run.thread[i].state != ENDED)
+        while (i > 0 && pthread_equal(run.thread[i].handle, handle) && run.thread[i].state != ENDED)
             schedule_wait(&run.thread[i], "joins a thread");
     pthread_join(handle, NULL);
 }

@@ -43,9 +43,13 @@ static CUcontext context[CONTEXTS];
 static int posted[POSTS];
 
 const struct script_program script_programs[] = {
-#define PROGRAM(name, devices, card_mib, first, ...) {#name, devices, card_mib, first, {__VA_ARGS__}},
+#define PROGRAM(name, devices, card_mib, first, ...)                                               \
+    {#name, devices, card_mib, false, first, {__VA_ARGS__}},
+#define OPEN(name, devices, card_mib, first, ...)                                                  \
+    {#name, devices, card_mib, true, first, {__VA_ARGS__}},
 #include "programs.def"
 #undef PROGRAM
+#undef OPEN
 };
 const size_t script_program_count = sizeof(script_programs) / sizeof(script_programs[0]);
 

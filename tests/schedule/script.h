@@ -5,6 +5,7 @@
 #ifndef VRAMALLOC_SCHEDULE_SCRIPT_H
 #define VRAMALLOC_SCHEDULE_SCRIPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { SCRIPT_THREADS = 3 };
@@ -13,6 +14,7 @@ struct script_program {
     const char *name;
     int devices;
     int card_mib;
+    bool open; /* known to fail */
     const char *first;
     const char *threads[SCRIPT_THREADS]; /* NULL: no more */
 };

@@ -145,8 +145,11 @@ SIM_API void vrsim_note_alloc(CUdeviceptr address, size_t bytes)
 {
     if (address == 0 || bytes == 0)
         return;
+    struct context *context;
     pthread_mutex_lock(&sim.lock);
-    note_alloc(address, bytes);
+    /* else it ended between the allocation and this, and the block with it */
+    if (context_current(&context) != CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        note_alloc(address, bytes);
     pthread_mutex_unlock(&sim.lock);
 }
 
@@ -174,8 +177,10 @@ static bool stream_captures(CUstream handle)
 
 SIM_API void vrsim_note_alloc_async(CUdeviceptr address, size_t bytes, CUstream stream)
 {
+    struct context *context;
     pthread_mutex_lock(&sim.lock);
-    if (address != 0 && bytes != 0 && !stream_captures(stream))
+    bool ended = context_current(&context) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (address != 0 && bytes != 0 && !ended && !stream_captures(stream))
         note_alloc(address, bytes);
     pthread_mutex_unlock(&sim.lock);
 }

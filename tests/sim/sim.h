@@ -245,10 +245,10 @@ struct sim {
     pthread_cond_t changed;
     bool initialised;
     bool exited;
-    bool forbidden; /* the program said that it makes no call any more */
+    bool forbidden;                /* the program said that it makes no call any more */
     void (*on_call)(const char *); /* NULL: nobody is told of calls */
-    bool forked;    /* a child of a process that was initialised */
-    pid_t process;  /* that was initialised */
+    bool forked;                   /* a child of a process that was initialised */
+    pid_t process;                 /* that was initialised */
     int device_count;
     uint64_t card_bytes;
     int driver_version;
