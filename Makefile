@@ -38,7 +38,7 @@ RUN_OBJECTS  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/runtime/*.c))
 REPORT_OBJECTS := $(patsubst %,$(BUILD)/obj/shim/%.o,report report_text report_json report_latency report_path advice histogram rank options signal_name log text units)
 
 UNIT_HELPERS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)) \
-                  $(filter-out tools/replay/replay.c,$(wildcard tools/replay/*.c)) $(filter-out %/main.c,$(wildcard tools/trace/*.c tools/tune/*.c)))
+                  $(filter-out tools/replay/replay.c,$(wildcard tools/replay/*.c)) $(filter-out %/main.c,$(wildcard tools/common/*.c tools/trace/*.c tools/tune/*.c)))
 UNITS        := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)/sim/libcudart.so.12 \
                  $(BUILD)/sim/libcudart_static.a
@@ -121,16 +121,17 @@ $(BUILD)/sim/libcudart_static.a: $(RUN_OBJECTS)
 
 # --- the replay tool ------------------------------------------------------------------------------------
 
+JSON_OBJECTS := $(BUILD)/obj/tools/common/json_text.o $(BUILD)/obj/shim/text.o
 REPLAY_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/replay/*.c))
 replay: $(BUILD)/vramalloc-replay ## build vramalloc-replay, which drives the pool with recorded traces
 READER_OBJECTS := $(patsubst %,$(BUILD)/obj/tools/trace/%.o,reader lives)
-$(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(READER_OBJECTS) $(POOL_OBJECTS)
+$(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(READER_OBJECTS) $(POOL_OBJECTS) $(JSON_OBJECTS)
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lz -lpthread
 
 # --- the trace tools ---------------------------------------------------------------------------------
 
 TRACE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/trace/*.c)) \
-                 $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary)
+                 $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary) $(JSON_OBJECTS)
 TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace tune view live)
 tools: $(TOOLS) ## build the commands: vramalloc-trace, -replay, -tune, -view, and -live for top and metrics
 $(BUILD)/vramalloc-trace: $(TRACE_OBJECTS)
@@ -142,13 +143,13 @@ $(BUILD)/vramalloc-tune: $(TUNE_OBJECTS) $(POOL_OBJECTS)
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lz -lpthread
 
 VIEW_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/view/*.c)) $(READER_OBJECTS) \
-                $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary card)
+                $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary card) $(JSON_OBJECTS)
 $(BUILD)/obj/tools/view/page.o: $(wildcard tools/view/page.*)
 $(BUILD)/vramalloc-view: $(VIEW_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
 
 LIVE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/live/*.c)) \
-                $(patsubst %,$(BUILD)/obj/shim/%.o,live_format text units)
+                $(patsubst %,$(BUILD)/obj/shim/%.o,live_format units) $(JSON_OBJECTS)
 $(BUILD)/vramalloc-live: $(LIVE_OBJECTS)
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $^
 

@@ -8,28 +8,11 @@
 
 #include "../../shim/rank.h"
 #include "../../shim/text.h"
+#include "../common/json_text.h"
 #include "live_print.h"
 
 /* --- JSON ----------------------------------------------------------------------------------------
  */
-
-static void json_string(FILE *out, const char *text)
-{
-    fputc('"', out);
-    while (*text != '\0') {
-        size_t bytes = text_character_bytes(text);
-        if (bytes == 0)
-            fputs("\\ufffd", out);
-        else if (*text == '"' || *text == '\\')
-            fprintf(out, "\\%c", *text);
-        else if (bytes == 1 && (*text < 0x20 || *text == 0x7f))
-            fprintf(out, "\\u%04x", (unsigned)*text);
-        else
-            fwrite(text, 1, bytes, out);
-        text += bytes > 0 ? bytes : 1;
-    }
-    fputc('"', out);
-}
 
 static void json_share(FILE *out, const char *name, double value)
 {
@@ -41,7 +24,7 @@ static void json_row(FILE *out, const struct live_process *process, const struct
 {
     struct live_rates rates = live_rates_of(process, row);
     fprintf(out, "\n     {\"ordinal\": %lld,\n      \"name\": ", (long long)row->ordinal);
-    json_string(out, row->name);
+    json_text(out, row->name);
     for (size_t i = 0; i < live_figure_count; i++)
         fprintf(out, ",\n      \"%s\": %llu", live_figures[i].name,
                 (unsigned long long)live_figure_of(row, &live_figures[i]));
@@ -57,13 +40,13 @@ static void json_process(FILE *out, const struct live_process *process)
 {
     const struct live_header *header = &process->header;
     fprintf(out, "\n  {\"pid\": %llu,\n   \"program\": ", (unsigned long long)header->pid);
-    json_string(out, header->program);
+    json_text(out, header->program);
     if (header->rank != RANK_UNKNOWN)
         fprintf(out, ",\n   \"rank\": %lld", (long long)header->rank);
     fputs(",\n   \"settings\": {\"free\": ", out);
-    json_string(out, header->free_mode);
+    json_text(out, header->free_mode);
     fputs(", \"backing\": ", out);
-    json_string(out, header->backing);
+    json_text(out, header->backing);
     fprintf(out, "},\n   \"seconds\": %.3f,\n   \"age_seconds\": %.3f,\n   \"gpus\": [",
             process->seconds, process->age_seconds);
     for (uint64_t i = 0; i < process->now.row_count; i++) {

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../common/json_text.h"
 #include "min_card.h"
 #include "run.h"
 
@@ -112,20 +113,6 @@ static void table_row(const struct row *row, const struct options *options)
     printf("%s\n", pool->completed ? "" : "  REFUSED");
 }
 
-static void json_string(const char *text)
-{
-    putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            printf("\\%c", *text);
-        else if ((unsigned char)*text < 32)
-            printf("\\u%04x", (unsigned)(unsigned char)*text);
-        else
-            putchar(*text);
-    }
-    putchar('"');
-}
-
 static void json_figure(const char *name, int decimals, bool known, double value)
 {
     if (known)
@@ -140,7 +127,7 @@ static void json_row(const struct row *row, const struct options *options, bool 
     unsigned passes = options->settings.passes;
     bool timed = row->timed, later = timed && passes > 1;
     printf("%s\n {\"trace\": ", first ? "" : ",");
-    json_string(row->trace);
+    json_text(stdout, row->trace);
     printf(",\n  \"backing\": \"%s\", \"free\": \"%s\", \"completed\": %s", row->backing,
            options->settings.deferred ? "deferred" : "sync", pool->completed ? "true" : "false");
     json_figure("events", 0, true, (double)driver->events);

@@ -23,20 +23,6 @@ struct perfetto {
     uint64_t held_of_context[65536];
 };
 
-void json_text(FILE *to, const char *text)
-{
-    fputc('"', to);
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            fprintf(to, "\\%c", *text);
-        else if ((unsigned char)*text < 32)
-            fprintf(to, "\\u%04x", (unsigned)(unsigned char)*text);
-        else
-            fputc(*text, to);
-    }
-    fputc('"', to);
-}
-
 static void microseconds(FILE *to, const char *name, uint64_t ns)
 {
     fprintf(to, ",\"%s\":%" PRIu64 ".%03u", name, ns / 1000, (unsigned)(ns % 1000));

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "../common/json_text.h"
 #include "lives.h"
 
 enum tool_status {
@@ -22,9 +23,6 @@ enum tool_status info_write(struct reader *reader, FILE *to, bool json);
 enum tool_status export_rmm(struct reader *reader, FILE *to);
 enum tool_status export_perfetto(struct reader *reader, FILE *to);
 enum tool_status export_pytorch(struct reader *reader, FILE *to);
-
-/* A text between quotes, as JSON has it. */
-void json_text(FILE *to, const char *text);
 
 /* import.c: writes a trace from RMM's CSV, plain or gzip'd. False: `reason` says why in one line,
  * and nothing is left at `to_path`. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../common/json_text.h"
+
 enum { CALLERS = 65536, CALLERS_SHOWN = 1000, NOT_SHOWN = UINT16_MAX };
 
 struct writer {
@@ -15,44 +17,6 @@ struct writer {
     uint16_t *by_bytes; /* the other way round */
     size_t shown_count;
 };
-
-/* --- texts -------------------------------------------------------------------------------------
- */
-
-/* How many bytes of text are one UTF-8 character; 0: they are none. */
-static size_t utf8_length(const unsigned char *text)
-{
-    size_t length = text[0] < 0x80                        ? 1
-                    : text[0] >= 0xc2 && text[0] < 0xe0   ? 2
-                    : (text[0] & 0xf0) == 0xe0            ? 3
-                    : text[0] >= 0xf0 && text[0] <= 0xf4u ? 4
-                                                          : 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
-    bool beyond = (text[0] == 0xed && text[1] > 0x9f) || (text[0] == 0xf4 && text[1] > 0x8f);
-    return overlong || beyond ? 0 : length;
-}
-
-static void text_write(FILE *to, const char *text)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    putc('"', to);
-    while (*at != '\0') {
-        size_t length = utf8_length(at);
-        if (length == 0)
-            fputs("\\ufffd", to);
-        else if (length > 1)
-            fwrite(at, 1, length, to);
-        else if (*at < 32 || *at == 127 || strchr("<>&'\"\\", *at) != NULL)
-            fprintf(to, "\\u%04x", (unsigned)*at);
-        else
-            putc(*at, to);
-        at += length > 0 ? length : 1;
-    }
-    putc('"', to);
-}
 
 /* --- members -----------------------------------------------------------------------------------
  */
@@ -119,7 +83,7 @@ static void text(struct writer *writer, const char *name, const char *value)
 {
     name_write(writer, name);
     if (value != NULL)
-        text_write(writer->to, value);
+        json_text(writer->to, value);
     else
         fputs("null", writer->to);
 }
@@ -146,7 +110,7 @@ static void run_write(struct writer *writer, const char *trace_name)
     begin(writer, "settings", '[');
     for (size_t i = 0; i < info->setting_count; i++) {
         comma(writer);
-        text_write(writer->to, info->setting[i]);
+        json_text(writer->to, info->setting[i]);
     }
     end(writer, ']');
     begin(writer, "devices", '[');
