@@ -53,14 +53,20 @@ static bool is_share(uint64_t part, uint64_t whole, unsigned int percent)
 
 #define SAY(field, ...) snprintf(rule->out->field, sizeof(rule->out->field), __VA_ARGS__)
 
+static void pieces_say(const struct rule *rule)
+{
+    uint64_t count = rule->device->counters.out_of_memory_pieces;
+    SAY(figure, "%s allocation%s failed although enough memory was free, in pieces", COUNT(count),
+        S(count));
+}
+
 static bool pieces_moved(const struct rule *rule)
 {
     uint64_t count = rule->device->counters.out_of_memory_pieces;
     if (count == 0 || by_handle(rule->report) || shared(rule->device))
         return false;
     SAY(setting, "VRAMALLOC_BACKING=vmm");
-    SAY(figure, "%s allocation%s failed although enough memory was free, in pieces", COUNT(count),
-        S(count));
+    pieces_say(rule);
     SAY(effect, "moves free memory together; check first that no other process is to open it (CUDA "
                 "IPC)");
     return true;
@@ -73,8 +79,7 @@ static bool pieces_packed(const struct rule *rule)
         (!by_handle(rule->report) && !shared(rule->device)))
         return false;
     SAY(setting, "VRAMALLOC_SLACK=0");
-    SAY(figure, "%s allocation%s failed although enough memory was free, in pieces", COUNT(count),
-        S(count));
+    pieces_say(rule);
     SAY(effect, "takes memory in the pieces that the driver would; costs more driver calls");
     return true;
 }

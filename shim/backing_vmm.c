@@ -55,7 +55,6 @@ static CUmemAllocationProp memory_of(const struct device *device)
 
 bool backing_vmm_wanted(const struct device *device)
 {
-    static bool said;
     size_t step_bytes = 0;
     if (strcmp(options.backing, "vmm") != 0)
         return false;
@@ -68,9 +67,8 @@ bool backing_vmm_wanted(const struct device *device)
             (step_bytes != 0 && BACKING_SEGMENT_ALIGN_BYTES % step_bytes == 0))
             return true;
     }
-    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
-        log_line("VRAMALLOC_BACKING=vmm is not possible on GPU %d; malloc is used instead",
-                 device->handle);
+    log_once("VRAMALLOC_BACKING=vmm is not possible on GPU %d; malloc is used instead",
+             device->handle);
     return false;
 }
 

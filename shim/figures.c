@@ -123,7 +123,7 @@ size_t devices_collect(struct report_device *rows, size_t rows_max)
         c->alloc_calls = c->alloc_served + c->alloc_forwarded + c->alloc_failed;
         c->free_served = row->pool.frees + row->pool.retired_blocks;
         c->free_calls = c->free_served + c->free_forwarded + c->free_failed;
-        c->free_waits += row->pool.frees + row->pool.retired_blocks - row->pool.fenced_frees;
+        c->free_waits += c->free_served - row->pool.fenced_frees;
         if (c->alloc_calls == 0)
             continue;
         row->ordinal = device->handle;

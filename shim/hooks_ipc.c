@@ -9,20 +9,6 @@
 #include "log.h"
 #include "pooled.h"
 
-/* Said once each: a program may go on asking. */
-#define SAY_ONCE(...)                                                                              \
-    do {                                                                                           \
-        static bool said;                                                                          \
-        if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))                                   \
-            log_line(__VA_ARGS__);                                                                 \
-    } while (0)
-
-static bool block_is_by_handle(const struct pool_block *block)
-{
-    const struct context *owner = context_of_pool(block->pool, NULL);
-    return owner != NULL && owner->vmm;
-}
-
 static CUresult export_refuse(void)
 {
     DEVICE_COUNT(device_for_counting(), ipc_refused, 1);
@@ -40,7 +26,7 @@ static CUresult export_block(CUipcMemHandle *handle, const struct pool_block *bl
     if (block->address == block->segment_address) {
         *handle = segment;
     } else if (!ipc_export(block, &segment, handle)) {
-        SAY_ONCE("cuIpcGetMemHandle refused: no file in memory for the handles of pooled blocks, "
+        log_once("cuIpcGetMemHandle refused: no file in memory for the handles of pooled blocks, "
                  "or %d are exported; with VRAMALLOC_ENABLE=0 handles are the driver's",
                  IPC_ENTRIES);
         return export_refuse();
@@ -60,9 +46,9 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
         return real_cuIpcGetMemHandle(handle, dptr);
     if (handle == NULL || pooled == POOLED_DEAD || (block.tag & TAG_STREAM_ORDERED) != 0)
         return real_cuIpcGetMemHandle(handle, DRIVER_UNKNOWN_ADDRESS); /* memory of no such kind */
-    if (!block_is_by_handle(&block))
+    if (!pooled_is_by_handle(&block))
         return export_block(handle, &block);
-    SAY_ONCE("cuIpcGetMemHandle refused: memory of VRAMALLOC_BACKING=vmm has no such handle; every "
+    log_once("cuIpcGetMemHandle refused: memory of VRAMALLOC_BACKING=vmm has no such handle; every "
              "block of cudaMalloc has one with VRAMALLOC_BACKING=malloc");
     return export_refuse();
 }
@@ -80,7 +66,7 @@ static CUresult import(CUdeviceptr *dptr, const CUipcMemHandle *handle, uint64_t
         return result;
     real_cuCtxGetCurrent(&current);
     if (!ipc_import_add(current, segment, offset, bytes) && bytes > 0) {
-        SAY_ONCE("cuIpcOpenMemHandle refused: too many pooled blocks of other processes are open");
+        log_once("cuIpcOpenMemHandle refused: too many pooled blocks of other processes are open");
         real_cuIpcCloseMemHandle(segment);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -96,7 +82,7 @@ static CUresult handle_open(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned i
     case IPC_FOUND:
         return import(dptr, &target.segment, target.offset, target.bytes, flags, real_open);
     case IPC_GONE:
-        SAY_ONCE("cuIpcOpenMemHandle refused: the handle is of a pooled block that was freed, or "
+        log_once("cuIpcOpenMemHandle refused: the handle is of a pooled block that was freed, or "
                  "of a process that has ended, or whose /proc/PID/fd cannot be read here");
         return CUDA_ERROR_INVALID_VALUE;
     default:

@@ -562,16 +562,14 @@ static CUresult real_free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)
 }
 
 /* The stream is another context's, or has no identity: its own synchronise is the order. */
-static CUresult free_after_stream_sync(struct context *owner, CUstream stream, bool ptsz,
-                                       const struct pool_block *block)
+static CUresult free_after_stream_sync(struct context *owner, CUcontext current, CUstream stream,
+                                       bool ptsz, const struct pool_block *block)
 {
     CUresult (*synchronize)(CUstream) =
         ptsz ? real_cuStreamSynchronize_ptsz : real_cuStreamSynchronize;
     latency_slow();
     CUresult result = synchronize != NULL ? synchronize(stream) : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
-        CUcontext current = NULL;
-        real_cuCtxGetCurrent(&current);
         debug_freeing(owner, current, block);
         pool_free_finish(block);
     } else {
@@ -588,10 +586,10 @@ static CUresult free_on_stream(struct context *owner, CUcontext current, CUstrea
     uint64_t id = stream_id(stream, ptsz);
     if (current != owner->handle || id == 0 || !stream_is_of(owner, stream, id) ||
         debug_frees_wait())
-        return free_after_stream_sync(owner, stream, ptsz, block);
+        return free_after_stream_sync(owner, current, stream, ptsz, block);
     CUresult result = fence_after_stream(owner, stream, ptsz, &fence);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
-        return free_after_stream_sync(owner, stream, ptsz, block);
+        return free_after_stream_sync(owner, current, stream, ptsz, block);
     if (result == CUDA_SUCCESS) {
         pool_free_pend(block, id, fence);
 #ifdef VRAMALLOC_PLANT_LATE_FENCE

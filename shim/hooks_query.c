@@ -74,13 +74,6 @@ static CUmemoryPool default_pool_of(const struct pool_block *block)
     return owner != NULL ? owner->device->default_pool : NULL;
 }
 
-/* With VRAMALLOC_BACKING=vmm. */
-static bool is_by_handle(const struct pool_block *block)
-{
-    const struct context *owner = context_of_pool(block->pool, NULL);
-    return owner != NULL && owner->vmm;
-}
-
 /* Memory by handle has no context; a cuMemAlloc block has. */
 static CUcontext context_of_block(const struct pool_block *block)
 {
@@ -136,7 +129,7 @@ static void attribute_correct(CUpointer_attribute attribute, void *data,
         DEVICE_COUNT(device_for_counting(), shared_rdma, 1);
         break;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: /* not told of memory by handle in every thread */
-        if (is_by_handle(block))
+        if (pooled_is_by_handle(block))
             *(unsigned int *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         break;
     case CU_POINTER_ATTRIBUTE_CONTEXT:

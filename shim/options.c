@@ -184,18 +184,34 @@ static bool number_parse(const struct option_row *row, const char *text, const c
     return true;
 }
 
-/* Copies the one of "a|b" that text is, in capitals or not, as it is spelled there. */
+/* The next of the words "a|b": its length, 0 at the end; *words moves behind it. */
+static size_t word_next(const char **words, const char **word)
+{
+    size_t length = strcspn(*words, "|");
+    *word = *words;
+    *words += length + ((*words)[length] == '|');
+    return length;
+}
+
+/* Which of the words "a|b" the first `length` characters are, in capitals or not; -1: none.
+ * word_out: as it is spelled there. */
+static int word_index(const char *words, const char *text, size_t length, const char **word_out)
+{
+    size_t word;
+    for (int i = 0; (word = word_next(&words, word_out)) > 0; i++)
+        if (word == length && strncasecmp(*word_out, text, length) == 0)
+            return i;
+    return -1;
+}
+
+/* Copies the one of "a|b" that text is, as it is spelled there. */
 static bool word_find(const char *words, const char *text, char *word, size_t bytes)
 {
-    while (*words != '\0') {
-        size_t length = strcspn(words, "|");
-        if (strlen(text) == length && strncasecmp(words, text, length) == 0) {
-            snprintf(word, bytes, "%.*s", (int)length, words);
-            return true;
-        }
-        words += length + (words[length] == '|');
-    }
-    return false;
+    const char *found;
+    bool is_one = word_index(words, text, strlen(text), &found) >= 0;
+    if (is_one)
+        snprintf(word, bytes, "%.*s", (int)strlen(text), found);
+    return is_one;
 }
 
 /* Sets the field to the choice as the table spells it, which lives as long as we do. */
@@ -265,29 +281,18 @@ static bool path_parse(const struct option_row *row, const char *text)
     return true;
 }
 
-/* Which of the words "a|b" the first `length` characters are; -1: none. */
-static int word_index(const char *words, const char *text, size_t length)
-{
-    for (int i = 0; *words != '\0'; i++) {
-        size_t word = strcspn(words, "|");
-        if (word == length && strncasecmp(words, text, length) == 0)
-            return i;
-        words += word + (words[word] == '|');
-    }
-    return -1;
-}
-
 /* Words between commas, in any order. */
 static bool set_parse(const struct option_row *row, const char *text)
 {
     uint32_t bits = 0;
+    const char *word;
     if (strcasecmp(text, "off") == 0) {
         *(uint32_t *)row->field = 0;
         return true;
     }
     for (;; text++) {
         size_t length = strcspn(text, ",");
-        int index = word_index(row->choices, text, length);
+        int index = word_index(row->choices, text, length, &word);
         if (index < 0)
             return false;
         bits |= (uint32_t)1 << index;
@@ -474,16 +479,13 @@ static void size_text(const struct option_size *size, char *text, size_t bytes)
 static void set_text(const struct option_row *row, char *text, size_t bytes)
 {
     uint32_t bits = *(uint32_t *)row->field;
-    const char *words = row->choices;
-    size_t used = 0;
+    const char *words = row->choices, *word;
+    size_t used = 0, length;
     snprintf(text, bytes, "off");
-    for (; bits != 0 && *words != '\0'; bits >>= 1) {
-        size_t length = strcspn(words, "|");
+    for (; (length = word_next(&words, &word)) > 0; bits >>= 1)
         if ((bits & 1) != 0 && used < bytes)
             used += (size_t)snprintf(text + used, bytes - used, "%s%.*s", used > 0 ? "," : "",
-                                     (int)length, words);
-        words += length + (words[length] == '|');
-    }
+                                     (int)length, word);
 }
 
 static void value_text(const struct option_row *row, char *text, size_t bytes)

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "process.h"
+#include "devices.h"
 
 enum pooled pooled_find(CUdeviceptr dptr, struct pool_block *block)
 {
@@ -18,4 +18,10 @@ enum pooled pooled_find(CUdeviceptr dptr, struct pool_block *block)
         dptr - block->address < block->requested_bytes)
         return POOLED_LIVE;
     return status == POOL_NOT_OWNED ? POOLED_NO : POOLED_DEAD;
+}
+
+bool pooled_is_by_handle(const struct pool_block *block)
+{
+    const struct context *owner = context_of_pool(block->pool, NULL);
+    return owner != NULL && owner->vmm;
 }

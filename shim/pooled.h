@@ -6,6 +6,7 @@
 #define VRAMALLOC_SHIM_POOLED_H
 
 #include <cuda.h>
+#include <stdbool.h>
 
 #include "../pool/pool.h"
 
@@ -17,5 +18,8 @@ enum pooled {
 
 /* errno is kept. Cost: as pool_find(). */
 enum pooled pooled_find(CUdeviceptr dptr, struct pool_block *block);
+
+/* The block is memory made by handle (VRAMALLOC_BACKING=vmm). Cost: as context_of_pool(). */
+bool pooled_is_by_handle(const struct pool_block *block);
 
 #endif
