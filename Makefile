@@ -44,7 +44,7 @@ SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)
                  $(BUILD)/sim/libcudart_static.a
 
 .PHONY: all library sim replay tools units victims differential setup check demo oracle asan ubsan tsan coverage mutate tidy \
-        format format-check bench bench-programs planted gpu-check gpu-bench gpu-build install uninstall clean help always
+        format format-check bench bench-programs planted bare gpu-check gpu-bench gpu-build install uninstall clean help always
 .DEFAULT_GOAL := all
 
 all: library ## build the library
@@ -257,6 +257,10 @@ $(foreach name,$(PLANTED),$(eval $(call planted_rules,$(name))))
 
 planted: $(PLANTED:%=$(BUILD)/planted/%/libvramalloc.so)
 	@cp $(BUILD)/planted/$(firstword $(PLANTED))/libvramalloc.so $(BUILD)/planted/libvramalloc.so
+
+# The library without latency histograms, otherwise the same: tests/gpu/steps --overhead measures against it.
+bare:
+	@$(MAKE) --no-print-directory -s BUILD=$(BUILD)/bare WHOLE='$(WHOLE) -DVRAMALLOC_NO_LATENCY' library
 
 gpu-check: library planted ## real programs with and without the library, on a real GPU: one table
 	@BUILD=$(BUILD) tests/gpu/check

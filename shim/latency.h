@@ -7,7 +7,8 @@
  * are all timed, each once, from where they turn slow; they are kept apart, so that both kinds
  * weigh what they should (histogram_summarize()). What reading the clock costs is taken off.
  *
- * Cost of a call that is not timed: a thread-local decrement, a store, and two branches.
+ * Cost of a call that is not timed: a thread-local decrement, a store, and two branches. A library
+ * built with VRAMALLOC_NO_LATENCY has none of it (make bare), for measurements of what it costs.
  *
  * What it leaves out: printing. Lock: none.
  */
@@ -50,12 +51,18 @@ void latency_record(enum latency_kind kind, uint64_t begin_ns);
 /* Around a hooked call. */
 static inline uint64_t latency_begin(void)
 {
+#ifdef VRAMALLOC_NO_LATENCY
+    return 0;
+#endif
     latency_thread.slow_since_ns = 0;
     return __builtin_expect(latency_thread.left-- == 0, 0) ? latency_draw() : 0;
 }
 
 static inline void latency_end(enum latency_kind kind, uint64_t begin_ns)
 {
+#ifdef VRAMALLOC_NO_LATENCY
+    return;
+#endif
     if (__builtin_expect((begin_ns | latency_thread.slow_since_ns) != 0, 0))
         latency_record(kind, begin_ns);
 }

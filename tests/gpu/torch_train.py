@@ -1,13 +1,14 @@
-"""Trains a small network for a few steps and prints losses exactly, and the time of a step.
+"""Trains a small network for a few steps and prints losses exactly, and the time of a step. generate: lets the small
+language model continue texts, a token at a time, without training; what is printed is the mean of the last logits.
 
-usage: torch_train.py resnet|gpt [steps]      results on stdout, times on stderr
+usage: torch_train.py resnet|gpt|generate [steps] [--paced]      results on stdout, times on stderr
 
 Deterministic: the same losses must come out with and without the library. Batch and sequence sizes
 vary from step to step, so that an allocator has something to do.
 """
 import os
-import sys
-import time
+
+import pace
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch
@@ -56,22 +57,39 @@ def gpt():
     return model, step
 
 
+def generate():
+    """48 tokens are added to eight texts in a step, which gets longer from token to token."""
+    model, _ = gpt()
+    model.eval()
+
+    @torch.no_grad()
+    def step(i):
+        tokens = torch.randint(0, 8192, (8, 32 + i % 3 * 40), device="cuda")
+        for _ in range(48):
+            length = tokens.shape[1]
+            mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device="cuda")
+            logits = model["head"](model["body"](model["embed"](tokens), mask=mask)[:, -1])
+            tokens = torch.cat([tokens, logits.argmax(-1, keepdim=True)], 1)
+        return logits.mean()
+
+    return model, step
+
+
 def main():
-    model, step = {"resnet": resnet, "gpt": gpt}[sys.argv[1]]()
-    steps = int(sys.argv[2]) if len(sys.argv) > 2 else 12
+    words = pace.arguments()
+    model, forward = {"resnet": resnet, "gpt": gpt, "generate": generate}[words[0]]()
+    steps = int(words[1]) if len(words) > 1 else 12
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-    warm = min(4, steps // 2)
-    for i in range(steps):
-        if i == warm:
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
+
+    def step(i):
         optimizer.zero_grad(set_to_none=True)
-        loss = step(i)
-        loss.backward()
-        optimizer.step()
+        loss = forward(i)
+        if loss.requires_grad:
+            loss.backward()
+            optimizer.step()
         print(i, loss.item().hex())
-    torch.cuda.synchronize()
-    print("ms_per_step %.2f" % ((time.perf_counter() - begin) * 1e3 / (steps - warm)), file=sys.stderr)
+
+    pace.run(step, steps, min(4, steps // 2), torch.cuda.synchronize)
 
 
 main()
