@@ -126,21 +126,6 @@ static bool digits_parse(const char *text, uint64_t *value_out, const char **end
     return at != text;
 }
 
-/* K, M, G, T with an optional "iB" or "B"; nothing: bytes. -1: something else. */
-static int unit_shift(const char *unit)
-{
-    static const char letters[] = "KMGT";
-    if (unit[0] == '\0' || strcmp(unit, "B") == 0)
-        return 0;
-    char upper = (char)(unit[0] & ~0x20); /* of a space this is the end of a string */
-    const char *letter = upper != '\0' ? strchr(letters, upper) : NULL;
-    if (letter == NULL)
-        return -1;
-    if (unit[1] != '\0' && strcmp(unit + 1, "B") != 0 && strcmp(unit + 1, "iB") != 0)
-        return -1;
-    return 10 * (int)(letter - letters + 1);
-}
-
 static bool size_parse(const char *text, struct option_size *size)
 {
     uint64_t value;
@@ -149,18 +134,13 @@ static bool size_parse(const char *text, struct option_size *size)
         *size = (struct option_size){.none = true};
         return true;
     }
-    if (!digits_parse(text, &value, &rest) || value == 0)
-        return false;
-    if (strcmp(rest, "%") == 0) {
-        if (value > 100)
-            return false;
+    if (digits_parse(text, &value, &rest) && strcmp(rest, "%") == 0 && value > 0 && value <= 100) {
         *size = (struct option_size){.percent = (uint32_t)value};
         return true;
     }
-    int shift = unit_shift(rest);
-    if (shift < 0 || value > UINT64_MAX >> shift || value << shift > (uint64_t)1 << 52)
+    if (!unit_bytes_parse(text, &value))
         return false;
-    *size = (struct option_size){.bytes = value << shift};
+    *size = (struct option_size){.bytes = value};
     return true;
 }
 

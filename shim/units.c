@@ -1,9 +1,10 @@
-/* units.c - figures as people read them. See units.h. */
+/* units.c - figures as people read and write them. See units.h. */
 #include "units.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Three digits that count, without a point for whole hundreds. */
 static void scaled_print(struct unit_text *out, double value, const char *unit)
@@ -27,6 +28,33 @@ struct unit_text unit_bytes(uint64_t bytes)
     else
         scaled_print(&out, value, units[unit]);
     return out;
+}
+
+/* K, M, G or T, alone or with B or iB; B or nothing: bytes. -1: something else. */
+static int unit_shift(const char *unit)
+{
+    static const char letters[] = "KMGT";
+    if (unit[0] == '\0' || strcasecmp(unit, "B") == 0)
+        return 0;
+    char upper = (char)(unit[0] & ~0x20); /* of a space this is the end of a string */
+    const char *letter = upper != '\0' ? strchr(letters, upper) : NULL;
+    bool alone =
+        unit[1] == '\0' || strcasecmp(unit + 1, "B") == 0 || strcasecmp(unit + 1, "iB") == 0;
+    return letter != NULL && alone ? 10 * (int)(letter - letters + 1) : -1;
+}
+
+bool unit_bytes_parse(const char *text, uint64_t *bytes_out)
+{
+    uint64_t value = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++)
+        if (value <= UNIT_BYTES_MAX) /* else it is too much already */
+            value = value * 10 + (uint64_t)(*at - '0');
+    int shift = unit_shift(at);
+    if (at == text || value == 0 || shift < 0 || value > UNIT_BYTES_MAX >> shift)
+        return false;
+    *bytes_out = value << shift;
+    return true;
 }
 
 struct unit_text unit_count(uint64_t count)

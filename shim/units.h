@@ -1,7 +1,9 @@
-/* units.h - figures as people read them. Lock: none; each call writes into the caller's buffer. */
+/* units.h - figures as people read and write them. Lock: none; each call writes into the caller's
+ * buffer. */
 #ifndef VRAMALLOC_SHIM_UNITS_H
 #define VRAMALLOC_SHIM_UNITS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +13,11 @@ struct unit_text {
 
 /* 0 B, 512 B, 1.50 KiB, 13.7 GiB ...: three digits that count. */
 struct unit_text unit_bytes(uint64_t bytes);
+
+#define UNIT_BYTES_MAX ((uint64_t)1 << 52) /* 4096T */
+
+/* 65536, 512M, 4GiB: a whole number from 1 and a unit, in capitals or not, up to UNIT_BYTES_MAX. */
+bool unit_bytes_parse(const char *text, uint64_t *bytes_out);
 
 /* 1,234,567 */
 struct unit_text unit_count(uint64_t count);
