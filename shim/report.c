@@ -56,6 +56,14 @@ static int file_open(const char *pattern, const struct report *report)
     return STDERR_FILENO;
 }
 
+static void write_failure_say(void)
+{
+    static char shown[SHOWN_BYTES];
+    int error = errno;
+    log_line("the report could not be written whole to \"%s\" (%s); it follows here",
+             text_visible(options.report, shown, sizeof(shown)), strerror(error));
+}
+
 void report_write(const struct report *report)
 {
     int saved_errno = errno;
@@ -71,8 +79,11 @@ void report_write(const struct report *report)
         log_line("the report is longer than %d bytes and was cut", REPORT_BUFFER_BYTES);
     int fd =
         strcmp(options.report, "stderr") == 0 ? STDERR_FILENO : file_open(options.report, report);
-    if (!log_write(fd, buffer.text, buffer.used))
-        log_line("the report could not be written whole (%s)", strerror(errno));
+    bool whole = log_write(fd, buffer.text, buffer.used);
+    if (!whole && fd != STDERR_FILENO) {
+        write_failure_say();
+        log_write(STDERR_FILENO, buffer.text, buffer.used);
+    }
     if (fd != STDERR_FILENO)
         close(fd);
     errno = saved_errno;
