@@ -121,35 +121,36 @@ $(BUILD)/sim/libcudart_static.a: $(RUN_OBJECTS)
 
 # --- the replay tool ------------------------------------------------------------------------------------
 
-JSON_OBJECTS := $(BUILD)/obj/tools/common/json_text.o $(BUILD)/obj/shim/text.o
+COMMON_OBJECTS := $(patsubst tools/%.c,$(BUILD)/obj/tools/%.o,$(wildcard tools/common/*.c)) \
+                  $(patsubst %,$(BUILD)/obj/shim/%.o,text units)
 REPLAY_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/replay/*.c))
 replay: $(BUILD)/vramalloc-replay ## build vramalloc-replay, which drives the pool with recorded traces
 READER_OBJECTS := $(patsubst %,$(BUILD)/obj/tools/trace/%.o,reader lives)
-$(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(READER_OBJECTS) $(POOL_OBJECTS) $(JSON_OBJECTS)
+$(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(READER_OBJECTS) $(POOL_OBJECTS) $(COMMON_OBJECTS)
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lz -lpthread
 
 # --- the trace tools ---------------------------------------------------------------------------------
 
 TRACE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/trace/*.c)) \
-                 $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary) $(JSON_OBJECTS)
+                 $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary) $(COMMON_OBJECTS)
 TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace tune view live)
 tools: $(TOOLS) ## build the commands: vramalloc-trace, -replay, -tune, -view, and -live for top and metrics
 $(BUILD)/vramalloc-trace: $(TRACE_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
 
 TUNE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/tune/*.c)) $(READER_OBJECTS) \
-                $(filter-out %/replay.o,$(REPLAY_OBJECTS))
+                $(filter-out %/replay.o,$(REPLAY_OBJECTS)) $(COMMON_OBJECTS)
 $(BUILD)/vramalloc-tune: $(TUNE_OBJECTS) $(POOL_OBJECTS)
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lz -lpthread
 
 VIEW_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/view/*.c)) $(READER_OBJECTS) \
-                $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary card) $(JSON_OBJECTS)
+                $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary card) $(COMMON_OBJECTS)
 $(BUILD)/obj/tools/view/page.o: $(wildcard tools/view/page.*)
 $(BUILD)/vramalloc-view: $(VIEW_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
 
 LIVE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/live/*.c)) \
-                $(patsubst %,$(BUILD)/obj/shim/%.o,live_format units) $(JSON_OBJECTS)
+                $(BUILD)/obj/shim/live_format.o $(COMMON_OBJECTS)
 $(BUILD)/vramalloc-live: $(LIVE_OBJECTS)
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $^
 
@@ -269,14 +270,17 @@ gpu-bench: library ## what allocations cost with and without the library, on a r
 
 # --- installing -------------------------------------------------------------------------------------------
 
+# In the environment, since a folder's name may have any character.
+install uninstall: export INSTALL_ROOT = $(DESTDIR)$(PREFIX)
+
 install: all ## copy library, launcher and what tools are built to PREFIX
-	install -D -m 755 $(LIBRARY) '$(DESTDIR)$(PREFIX)/lib/libvramalloc.so'
-	install -D -m 755 scripts/vramalloc '$(DESTDIR)$(PREFIX)/bin/vramalloc'
-	@for tool in $(wildcard $(TOOLS)); do install -m 755 "$$tool" '$(DESTDIR)$(PREFIX)/bin/'; done
+	install -D -m 755 $(LIBRARY) "$$INSTALL_ROOT/lib/libvramalloc.so"
+	install -D -m 755 scripts/vramalloc "$$INSTALL_ROOT/bin/vramalloc"
+	@for tool in $(wildcard $(TOOLS)); do install -m 755 "$$tool" "$$INSTALL_ROOT/bin/"; done
 
 uninstall: ## remove them
-	rm -f '$(DESTDIR)$(PREFIX)/lib/libvramalloc.so' '$(DESTDIR)$(PREFIX)/bin/vramalloc' \
-	    $(TOOLS:$(BUILD)/%='$(DESTDIR)$(PREFIX)/bin/%')
+	@if [ -d "$$INSTALL_ROOT" ]; then cd "$$INSTALL_ROOT" && \
+	    rm -f lib/libvramalloc.so bin/vramalloc $(TOOLS:$(BUILD)/%=bin/%); fi
 
 clean: ## remove build products
 	rm -rf $(BUILD)

@@ -1,7 +1,7 @@
 /* live.c - vramalloc-live: what `vramalloc top` and `vramalloc metrics` run.
  *
- * Exit 0; 1: the process that was asked for shares no figures, or nothing can be read; 2: wrong
- * use.
+ * Exit 0; 1: the process that was asked for shares no figures, nothing can be read, or the output
+ * cannot be written; 2: wrong use.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../common/command.h"
 #include "live_print.h"
 #include "screen.h"
 
@@ -23,37 +24,44 @@ struct request {
     uint64_t pid; /* 0: all */
 };
 
-static const char top_help[] = "usage: vramalloc top [--once] [--json] [PID]\n"
-                               "\n"
-                               "Shows what processes that run with VRAMALLOC_LIVE=1 hold and do, "
-                               "those of this user or one of them,\n"
-                               "brought up to date each second; q or ^C ends it.\n"
-                               "\n"
-                               "  --once   print it and end; also where the output is no terminal\n"
-                               "  --json   the same as JSON, with every figure\n"
-                               "\n"
-                               "A row a process and GPU. LIVE: bytes that the program asked for; "
-                               "HELD: taken from the driver;\n"
-                               "FRAG: free memory outside the longest free run; ALLOC/s: "
-                               "allocation calls; HIT: of these, served\n"
-                               "from the pool; WAITS: time that frees waited for the GPU, of the "
-                               "time that passed (more than 100%\n"
-                               "with several threads). On 108 columns and more also FREE/s, PEAK "
-                               "HELD, and OOM: allocations that\n"
-                               "ran out of memory.\n";
+static const struct command top = {
+    .name = "top",
+    .help =
+        "usage: vramalloc top [--once] [--json] [PID]\n"
+        "\n"
+        "Shows what processes that run with VRAMALLOC_LIVE=1 hold and do, those of this user or "
+        "one "
+        "of them,\n"
+        "brought up to date each second; q or ^C ends it.\n"
+        "\n"
+        "options:\n"
+        "  --once       print it and end; also where the output is no terminal\n"
+        "  --json       the same as JSON, with every figure\n"
+        "  -h, --help   this text\n"
+        "\n"
+        "A row a process and GPU. LIVE: bytes that the program asked for; HELD: taken from the "
+        "driver;\n"
+        "FRAG: free memory outside the longest free run; ALLOC/s: allocation calls; HIT: of these, "
+        "served\n"
+        "from the pool; WAITS: time that frees waited for the GPU, of the time that passed (more "
+        "than 100%\n"
+        "with several threads). On 108 columns and more also FREE/s, PEAK HELD, and OOM: "
+        "allocations that\n"
+        "ran out of memory.\n"};
 
-static const char metrics_help[] =
-    "usage: vramalloc metrics [PID]\n"
-    "\n"
-    "Prints the figures of processes that run with VRAMALLOC_LIVE=1, those of this user or one of "
-    "them,\n"
-    "in Prometheus' text format, as its node exporter reads it from files.\n";
+static const struct command metrics = {
+    .name = "metrics",
+    .help =
+        "usage: vramalloc metrics [PID]\n"
+        "\n"
+        "Prints the figures of processes that run with VRAMALLOC_LIVE=1, those of this user or one "
+        "of them,\n"
+        "in Prometheus' text format, as its node exporter reads it from files.\n"
+        "\n"
+        "options:\n"
+        "  -h, --help   this text\n"};
 
-static int refuse(const char *what, const char *text)
-{
-    fprintf(stderr, "vramalloc: %s%s\n", what, text);
-    return 2;
-}
+static const struct command *command = &top;
 
 /* False: no number of a process. */
 static bool pid_parse(const char *text, uint64_t *pid_out)
@@ -67,38 +75,37 @@ static bool pid_parse(const char *text, uint64_t *pid_out)
     return pid > 0 && pid <= INT_MAX;
 }
 
-/* Returns an exit code, or -1: go on. */
-static int arguments_parse(int count, char **arguments, struct request *request)
+static bool arguments_parse(int count, char **arguments, struct request *request)
 {
-    if (count < 2 || (strcmp(arguments[1], "top") != 0 && strcmp(arguments[1], "metrics") != 0))
-        return refuse("usage: vramalloc-live top|metrics ...", "");
-    request->metrics = strcmp(arguments[1], "metrics") == 0;
-    for (int i = 2; i < count; i++) {
-        const char *argument = arguments[i];
-        if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
-            return fputs(request->metrics ? metrics_help : top_help, stdout) < 0;
-        if (!request->metrics && strcmp(argument, "--once") == 0)
-            request->once = true;
-        else if (!request->metrics && strcmp(argument, "--json") == 0)
-            request->json = true;
-        else if (argument[0] == '-')
-            return refuse("unknown option ", argument);
-        else if (request->pid != 0)
-            return refuse("more than one process: ", argument);
-        else if (!pid_parse(argument, &request->pid))
-            return refuse("not the number of a process: ", argument);
+    static const struct option names[] = {
+        {"help", 0, NULL, 'h'}, {"once", 0, NULL, 'o'}, {"json", 0, NULL, 'j'}, {NULL, 0, NULL, 0}};
+    struct option known[4] = {names[0]}; /* metrics has no other */
+    int what;
+    if (!request->metrics)
+        memcpy(known, names, sizeof(known));
+    while ((what = command_option(command, count, arguments, "", known, NULL)) !=
+           COMMAND_OPTIONS_END) {
+        if (what == COMMAND_OPTION_WRONG)
+            return false;
+        request->once |= what == 'o';
+        request->json |= what == 'j';
     }
-    return -1;
+    if (optind + 1 < count)
+        return command_refuse(command, "one process at a time, and not also %s",
+                              arguments[optind + 1]);
+    if (optind < count && !pid_parse(arguments[optind], &request->pid))
+        return command_refuse(command, "not the number of a process: %s", arguments[optind]);
+    return true;
 }
 
 static int nothing_say(const struct request *request)
 {
     if (request->pid != 0) {
-        fprintf(stderr,
-                "vramalloc: process %llu shares no figures; it does if started with "
-                "VRAMALLOC_LIVE=1, once it asks for device memory\n",
-                (unsigned long long)request->pid);
-        return 1;
+        command_say(command,
+                    "process %llu shares no figures; it does if started with VRAMALLOC_LIVE=1, "
+                    "once it asks for device memory",
+                    (unsigned long long)request->pid);
+        return COMMAND_FAILED;
     }
     if (!request->metrics && !request->json)
         puts("No process of this user runs with VRAMALLOC_LIVE=1 and holds device memory.");
@@ -111,8 +118,8 @@ static int print_once(const struct request *request)
     size_t count;
     int code = 0;
     if (!live_list(request->pid, true, &list, &count)) {
-        fprintf(stderr, "vramalloc: %s cannot be read (%s)\n", LIVE_FOLDER, strerror(errno));
-        return 1;
+        command_say(command, "%s cannot be read (%s)", LIVE_FOLDER, strerror(errno));
+        return COMMAND_FAILED;
     }
     if (count == 0)
         code = nothing_say(request);
@@ -123,11 +130,7 @@ static int print_once(const struct request *request)
     else if (!request->metrics && count > 0)
         live_table_print(stdout, list, count, TEXT_COLUMNS, INT_MAX, "\n");
     free(list);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "vramalloc: the output cannot be written (%s)\n", strerror(errno));
-        code = 1;
-    }
-    return code;
+    return command_end(command, code);
 }
 
 /* One picture, over the last. */
@@ -174,10 +177,14 @@ static int watch(const struct request *request)
 
 int main(int count, char **arguments)
 {
-    struct request request = {0};
-    int code = arguments_parse(count, arguments, &request);
-    if (code >= 0)
-        return code;
+    struct request request = {.metrics = count > 1 && strcmp(arguments[1], "metrics") == 0};
+    if (count < 2 || (!request.metrics && strcmp(arguments[1], "top") != 0)) {
+        fprintf(stderr, "vramalloc-live: the first word is top or metrics\n");
+        return COMMAND_BAD_INPUT;
+    }
+    command = request.metrics ? &metrics : &top;
+    if (!arguments_parse(count - 1, arguments + 1, &request))
+        return COMMAND_BAD_INPUT;
     if (request.metrics || request.once || request.json || !screen_possible())
         return print_once(&request);
     return watch(&request);

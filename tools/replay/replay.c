@@ -9,19 +9,19 @@
  * the search (min_card.c).
  */
 #define _GNU_SOURCE
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
+#include "../common/command.h"
+#include "../../shim/units.h"
 #include "../common/json_text.h"
 #include "min_card.h"
 #include "run.h"
 
 #define MIB ((double)(1 << 20))
-
-enum { EXIT_BAD_INPUT = 2 };
 
 struct options {
     struct run_settings settings;
@@ -37,26 +37,32 @@ struct row {
     bool sampled;                                   /* fragmentation is known */
 };
 
-static const char help[] =
-    "usage: vramalloc-replay [options] TRACE...\n"
-    "\n"
-    "Replays traces (CSV: Thread,Time,Action,Pointer,Size,Stream; plain or gzip'd; RMM's logs as "
-    "well) through the\n"
-    "pool on a simulated device with the costs of an NVIDIA H200.\n"
-    "\n"
-    "  --backing KIND       malloc (default) or vmm\n"
-    "  --free MODE          sync (default) or deferred\n"
-    "  --gpu-lag MS         how long the GPU works on a block after its free (0)\n"
-    "  --arena-size BYTES   K, M, G, T accepted; none: nothing ahead (32M)\n"
-    "  --arena-limit BYTES  never hold more (none)\n"
-    "  --slack PERCENT      0 to 1000 (80)\n"
-    "  --card BYTES         the card's memory (none: without bound)\n"
-    "  --passes N           1 to 1000 (2)\n"
-    "  --threads            one host thread for each thread of the trace\n"
-    "  --no-min-card        do not look for the smallest card\n"
-    "  --compare            rows for the driver alone and a plain power-of-two buddy system\n"
-    "  --json               JSON instead of a table\n"
-    "  --help\n";
+static const struct command command = {
+    .name = "replay",
+    .help =
+        "usage: vramalloc replay [options] TRACE...\n"
+        "\n"
+        "Replays traces (of VRAMALLOC_TRACE, or RMM's CSV: Thread,Time,Action,Pointer,Size,Stream, "
+        "plain or\n"
+        "gzip'd) through the pool on a simulated device with the costs of an NVIDIA H200.\n"
+        "\n"
+        "options:\n"
+        "  --backing malloc|vmm   where the pool's memory comes from (malloc)\n"
+        "  --free sync|deferred   how cudaFree is replayed (sync)\n"
+        "  --gpu-lag MS           how long the GPU works on a block after its free, 0 to 1000000 "
+        "ms (0)\n"
+        "  --arena-size SIZE      what is taken first; none: nothing ahead (32M)\n"
+        "  --arena-limit SIZE     never hold more (none)\n"
+        "  --slack PERCENT        idle memory that is kept, 0 to 1000 (80)\n"
+        "  --card SIZE            the card's memory, 2M and more; none: without bound (none)\n"
+        "  --passes N             how often the trace is replayed, 1 to 1000 (2)\n"
+        "  --threads              one host thread for each thread of the trace\n"
+        "  --no-min-card          do not look for the smallest card\n"
+        "  --compare              rows for the driver alone and a plain power-of-two buddy system\n"
+        "  --json                 JSON instead of a table\n"
+        "  -h, --help             this text\n"
+        "\n"
+        "SIZE: bytes as 65536, 512M, 4GiB, or none.\n"};
 
 static void progress(const char *what, const char *trace)
 {
@@ -162,21 +168,8 @@ static void json_row(const struct row *row, const struct options *options, bool 
 /* none: what the word stands for. */
 static bool bytes_parse(const char *text, uint64_t none, uint64_t *out)
 {
-    static const char units[] = "KMGT";
-    char *end;
-    if (strcmp(text, "none") == 0) {
-        *out = none;
-        return true;
-    }
-    if (text[0] < '0' || text[0] > '9')
-        return false;
-    unsigned long long value = strtoull(text, &end, 10);
-    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
-    unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
-    if ((*end != '\0' && (unit == NULL || end[1] != '\0')) || value > UINT64_MAX >> shift)
-        return false;
-    *out = (uint64_t)value << shift;
-    return true;
+    *out = none;
+    return strcasecmp(text, "none") == 0 || unit_bytes_parse(text, out);
 }
 
 static bool number_parse(const char *text, double low, double high, double *out)
@@ -229,26 +222,20 @@ static bool options_parse(int argc, char **argv, struct options *options)
     int what, index = 0;
     *options = (struct options){
         .settings = {.slack_percent = 80, .card_bytes = UINT64_MAX, .passes = 2}, .min_card = true};
-    while ((what = getopt_long(argc, argv, "h", names, &index)) != -1) {
-        if (what == 'h') {
-            fputs(help, stdout);
-            exit(EXIT_SUCCESS);
-        }
-        if (what == '?')
+    while ((what = command_option(&command, argc, argv, "", names, &index)) !=
+           COMMAND_OPTIONS_END) {
+        if (what == COMMAND_OPTION_WRONG)
             return false;
-        if (what == 's' && !setting_parse(options, names[index].name, optarg)) {
-            fprintf(stderr, "vramalloc-replay: --%s \"%s\" is not valid\n", names[index].name,
-                    optarg);
-            return false;
-        }
+        if (what == 's' && !setting_parse(options, names[index].name, optarg))
+            return command_refuse(&command, "--%s cannot be \"%s\"", names[index].name, optarg);
         options->settings.threads |= what == 't';
         options->min_card &= what != 'm';
         options->compare |= what == 'c';
         options->json |= what == 'j';
     }
-    if (optind == argc)
-        fprintf(stderr, "vramalloc-replay: no trace is named\n");
-    return optind < argc;
+    if (options->settings.card_bytes < MIN_CARD_STEP_BYTES)
+        return command_refuse(&command, "a card of less than 2 MiB holds no block");
+    return optind < argc || command_refuse(&command, "no file is named");
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -319,35 +306,26 @@ static int trace_rows(const char *path, const struct options *options, int *prin
     struct trace trace;
     struct trace_error error;
     struct row row = {.trace = name_of(path)};
-    if (!trace_load(path, &trace, &error)) {
-        fprintf(stderr, "vramalloc-replay: %s", path);
-        if (error.line > 0)
-            fprintf(stderr, ":%zu", error.line);
-        fprintf(stderr, ": %s\n", error.reason);
-        return EXIT_BAD_INPUT;
-    }
+    if (!command_input_check(&command, path))
+        return COMMAND_BAD_INPUT;
+    if (!trace_load(path, &trace, &error))
+        return command_bad_input(&command, path, error.line, error.reason);
     bool made = row_make(&trace, options, &row);
     if (made)
         row_print(&row, options, printed);
     made = made && (!options->compare || compared_rows(&trace, &row, options, printed));
     trace_free(&trace);
     if (!made)
-        fprintf(stderr, "vramalloc-replay: %s: the host has no memory\n", path);
-    return made ? EXIT_SUCCESS : EXIT_FAILURE;
+        command_say(&command, "%s: the host has no memory", path);
+    return made ? COMMAND_DONE : COMMAND_FAILED;
 }
 
 int main(int argc, char **argv)
 {
     struct options options;
-    int worst = EXIT_SUCCESS, printed = 0;
-    if (!options_parse(argc, argv, &options)) {
-        fprintf(stderr, "try vramalloc-replay --help\n");
-        return EXIT_BAD_INPUT;
-    }
-    if (options.settings.card_bytes < MIN_CARD_STEP_BYTES) {
-        fprintf(stderr, "vramalloc-replay: a card of less than 2 MiB holds no block\n");
-        return EXIT_BAD_INPUT;
-    }
+    int worst = COMMAND_DONE, printed = 0;
+    if (!options_parse(argc, argv, &options))
+        return COMMAND_BAD_INPUT;
     if (options.json)
         putchar('[');
     for (int i = optind; i < argc; i++) {
@@ -356,5 +334,5 @@ int main(int argc, char **argv)
     }
     if (options.json)
         printf("\n]\n");
-    return worst;
+    return command_end(&command, worst);
 }

@@ -1,7 +1,8 @@
 /* trace.c - reads allocation traces. See trace.h.
  *
- * Each life of a pointer becomes one block number, so that a replay needs no look-up. Pointers that
- * live at the moment are kept in an open-addressing hash table.
+ * Each life of a pointer becomes one block number, so that a replay needs no look-up. Pointers are
+ * kept in an open-addressing hash table, those that were freed as well: to free one again is a
+ * fault of the file, to free one that was never allocated is not (the recording began later).
  */
 #include "trace.h"
 
@@ -20,11 +21,11 @@ enum { COLUMN_THREAD, COLUMN_TIME, COLUMN_ACTION, COLUMN_POINTER, COLUMN_SIZE, C
 
 struct live {
     uint64_t pointer; /* 0: empty */
-    uint64_t bytes;
+    uint64_t bytes;   /* 0: it was freed */
     uint32_t block;
 };
 
-/* Open addressing with backward-shift deletion; capacity is a power of two. */
+/* Open addressing; capacity is a power of two. */
 struct live_table {
     struct live *slots;
     size_t capacity;
@@ -80,21 +81,6 @@ static bool live_grow(struct live_table *table)
     return true;
 }
 
-static void live_remove(struct live_table *table, struct live *slot)
-{
-    size_t hole = (size_t)(slot - table->slots);
-    size_t mask = table->capacity - 1;
-    for (size_t i = (hole + 1) & mask; table->slots[i].pointer != 0; i = (i + 1) & mask) {
-        size_t home = live_home(table, table->slots[i].pointer);
-        if (((i - home) & mask) >= ((i - hole) & mask)) {
-            table->slots[hole] = table->slots[i];
-            hole = i;
-        }
-    }
-    table->slots[hole].pointer = 0;
-    table->used--;
-}
-
 static bool event_add(struct loader *loader, struct trace_event event, uint64_t pointer)
 {
     struct trace *trace = loader->trace;
@@ -141,13 +127,13 @@ static bool allocate_add(struct loader *loader, uint64_t pointer, uint64_t bytes
     if ((loader->live.used + 1) * 2 > loader->live.capacity && !live_grow(&loader->live))
         return load_fail(loader, "out of memory");
     struct live *slot = live_find(&loader->live, pointer);
-    if (slot->pointer != 0)
+    if (slot->pointer != 0 && slot->bytes != 0)
         return load_fail(loader, "allocates a pointer that is still live");
     if (loader->trace->block_count == UINT32_MAX)
         return load_fail(loader, "more than 4294967295 allocations");
     uint32_t block = (uint32_t)loader->trace->block_count++;
+    loader->live.used += slot->pointer == 0;
     *slot = (struct live){.pointer = pointer, .bytes = bytes, .block = block};
-    loader->live.used++;
     loader->event.bytes = bytes;
     loader->event.stream = stream;
     loader->event.block = block;
@@ -161,11 +147,13 @@ static bool free_add(struct loader *loader, uint64_t pointer, uint64_t stream)
         loader->trace->foreign_frees++;
         return true;
     }
+    if (slot->bytes == 0)
+        return load_fail(loader, "frees a pointer that was freed before");
     loader->event.bytes = slot->bytes;
     loader->event.stream = stream;
     loader->event.block = slot->block;
     loader->event.is_free = true;
-    live_remove(&loader->live, slot);
+    slot->bytes = 0;
     return event_add(loader, loader->event, pointer);
 }
 

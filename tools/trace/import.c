@@ -8,7 +8,6 @@
 #include "trace_tool.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "../replay/trace.h"
 
@@ -101,27 +100,21 @@ static bool head_write(const struct import *import)
     return fseek(import->to, 0, SEEK_SET) == 0 && fwrite(&unit, sizeof(unit), 1, import->to) == 1;
 }
 
-bool import_rmm(const char *from_path, const char *to_path, char reason[READER_REASON_BYTES])
+int import_rmm(const struct command *command, const char *from_path, const char *to_path)
 {
     static struct import import;
     struct trace_error error = {0};
-    import = (struct import){.to = fopen(to_path, "wbe"), .file_bytes = TRACE_UNIT_BYTES};
-    if (import.to == NULL) {
-        snprintf(reason, READER_REASON_BYTES, "%s: it cannot be written", to_path);
-        return false;
-    }
-    bool written = head_write(&import);
+    import = (struct import){.to = command_output_open(command, to_path),
+                             .file_bytes = TRACE_UNIT_BYTES};
+    if (import.to == NULL)
+        return COMMAND_FAILED;
+    head_write(&import);
     bool read = trace_visit(from_path, event_add, &import, &error);
-    written = chunk_flush(&import) && head_write(&import) && written;
-    written = fclose(import.to) == 0 && written;
-    if (!read && error.line > 0)
-        snprintf(reason, READER_REASON_BYTES, "%.100s:%zu: %.100s", from_path, error.line,
-                 error.reason);
-    else if (!read)
-        snprintf(reason, READER_REASON_BYTES, "%.100s: %.100s", from_path, error.reason);
-    else if (!written)
-        snprintf(reason, READER_REASON_BYTES, "%.100s: it cannot be written whole", to_path);
-    if (!read || !written)
-        unlink(to_path);
-    return read && written;
+    if (!read && ferror(import.to))
+        read = true; /* what cannot be written ended it */
+    bool begun = chunk_flush(&import) && head_write(&import);
+    bool whole = command_output_close(command, to_path, import.to, read) && begun;
+    if (!read)
+        return command_bad_input(command, from_path, error.line, error.reason);
+    return whole ? COMMAND_DONE : COMMAND_FAILED;
 }

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "../common/command.h"
 #include "../common/json_text.h"
 #include "lives.h"
 
@@ -24,8 +25,8 @@ enum tool_status export_rmm(struct reader *reader, FILE *to);
 enum tool_status export_perfetto(struct reader *reader, FILE *to);
 enum tool_status export_pytorch(struct reader *reader, FILE *to);
 
-/* import.c: writes a trace from RMM's CSV, plain or gzip'd. False: `reason` says why in one line,
- * and nothing is left at `to_path`. */
-bool import_rmm(const char *from_path, const char *to_path, char reason[READER_REASON_BYTES]);
+/* import.c: writes a trace from RMM's CSV, plain or gzip'd. An exit code; unless that is
+ * COMMAND_DONE, a line said why and nothing is left at `to_path`. */
+int import_rmm(const struct command *command, const char *from_path, const char *to_path);
 
 #endif

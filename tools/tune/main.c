@@ -13,19 +13,19 @@
  * What it leaves out: replaying itself (tools/replay), choosing (plan.c).
  */
 #define _GNU_SOURCE
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "../common/command.h"
 #include "../replay/min_card.h"
 #include "jobs.h"
 #include "measured.h"
 #include "plan.h"
 
-enum { EXIT_BAD_INPUT = 2, JOBS_MAX = 256 };
+enum { JOBS_MAX = 256 };
 #define MIB            ((double)(1 << 20))
 #define CARD_PRECISION 200 /* a two-hundredth: 0.5 % */
 
@@ -50,26 +50,25 @@ struct tune {
     size_t chosen_count; /* rows whose smallest card is looked for */
 };
 
-static const char help[] =
-    "usage: vramalloc-tune [options] TRACE\n"
-    "\n"
-    "Replays a trace (of VRAMALLOC_TRACE, or RMM's CSV) with 24 settings, and recommends one.\n"
-    "\n"
-    "  --prefer WHAT        both (default), memory or time\n"
-    "  --cards WHICH        whose smallest card is looked for: front (default; and the defaults), "
-    "all, none\n"
-    "  --gpu-lag MS         how far the GPU is behind a deferred free (from the trace's waits)\n"
-    "  --jobs N             processes (one a core)\n"
-    "  --json               JSON instead of a table\n"
-    "  --help\n";
+static const struct command command = {
+    .name = "tune",
+    .help =
+        "usage: vramalloc tune [options] TRACE\n"
+        "\n"
+        "Replays a trace (of VRAMALLOC_TRACE, or RMM's CSV) with 24 settings, and recommends one.\n"
+        "\n"
+        "options:\n"
+        "  --prefer both|memory|time   what the recommended one should spare (both)\n"
+        "  --cards front|all|none      whose smallest card is looked for (front, and the "
+        "defaults')\n"
+        "  --gpu-lag MS                how far the GPU is behind a deferred free, 0 to 1000000 "
+        "ms (from\n"
+        "                              the trace's waits)\n"
+        "  --jobs N                    processes, 1 to 256 (one a core)\n"
+        "  --json                      JSON instead of a table\n"
+        "  -h, --help                  this text\n"};
 
 /* --- the command line -------------------------------------------------------------------- */
-
-static bool refuse(const char *what, const char *which)
-{
-    fprintf(stderr, "vramalloc-tune: %s%s\n", what, which);
-    return false;
-}
 
 static bool number_parse(const char *text, double low, double high, double *out)
 {
@@ -87,21 +86,21 @@ static bool option_take(struct options *options, int what, const char *text)
                               : strcmp(text, "time") == 0 ? PLAN_TIME
                                                           : PLAN_BOTH;
         return options->preference != PLAN_BOTH || strcmp(text, "both") == 0 ||
-               refuse("--prefer is both, memory or time, and not ", text);
+               command_refuse(&command, "--prefer is both, memory or time, and not %s", text);
     case 'c':
         options->cards_none = strcmp(text, "none") == 0;
         options->cards_all = strcmp(text, "all") == 0;
         return options->cards_none || options->cards_all || strcmp(text, "front") == 0 ||
-               refuse("--cards is front, all or none, and not ", text);
+               command_refuse(&command, "--cards is front, all or none, and not %s", text);
     case 'l':
         if (!number_parse(text, 0, 1e6, &number))
-            return refuse("--gpu-lag is 0 to 1000000 (ms), and not ", text);
+            return command_refuse(&command, "--gpu-lag is 0 to 1000000 (ms), and not %s", text);
         options->lag_ns = (uint64_t)(number * 1e6);
         options->lag_given = true;
         return true;
     case 'n':
         if (!number_parse(text, 1, JOBS_MAX, &number))
-            return refuse("--jobs is 1 to 256, and not ", text);
+            return command_refuse(&command, "--jobs is 1 to 256, and not %s", text);
         options->jobs = (size_t)number;
         return true;
     default:
@@ -119,18 +118,13 @@ static bool options_parse(int argc, char **argv, struct options *options)
     int what;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     *options = (struct options){.jobs = cores > 0 ? (size_t)cores : 1};
-    while ((what = getopt_long(argc, argv, "h", names, NULL)) != -1) {
-        if (what == 'h') {
-            fputs(help, stdout);
-            exit(EXIT_SUCCESS);
-        }
+    while ((what = command_option(&command, argc, argv, "", names, NULL)) != COMMAND_OPTIONS_END)
         if (!option_take(options, what, optarg))
             return false;
-    }
     if (optind == argc)
-        return refuse("no trace is named", "");
+        return command_refuse(&command, "no file is named");
     if (optind + 1 < argc)
-        return refuse("one trace at a time, and not also ", argv[optind + 1]);
+        return command_refuse(&command, "one file at a time, and not also %s", argv[optind + 1]);
     options->path = argv[optind];
     return true;
 }
@@ -423,36 +417,33 @@ static bool trace_take(struct tune *tune, const char *path)
         trace_free(&tune->trace);
         error = (struct trace_error){.reason = "the trace cannot be read"};
     }
-    fprintf(stderr, "vramalloc-tune: %s", path);
-    if (error.line > 0)
-        fprintf(stderr, ":%zu", error.line);
-    fprintf(stderr, ": %s\n", error.reason);
+    command_bad_input(&command, path, error.line, error.reason);
     return false;
+}
+
+static int failed(const struct options *options, const char *why)
+{
+    command_say(&command, "%s: %s", options->path, why);
+    return COMMAND_FAILED;
 }
 
 int main(int argc, char **argv)
 {
     struct options options;
-    if (!options_parse(argc, argv, &options)) {
-        fprintf(stderr, "try vramalloc-tune --help\n");
-        return EXIT_BAD_INPUT;
-    }
+    if (!options_parse(argc, argv, &options) || !command_input_check(&command, options.path))
+        return COMMAND_BAD_INPUT;
     struct tune tune = {.options = &options};
     if (!trace_take(&tune, options.path))
-        return EXIT_BAD_INPUT;
-    if (!tune_run(&tune)) {
-        fprintf(stderr, "vramalloc-tune: %s: the host has no memory for it\n", options.path);
-        return EXIT_FAILURE;
-    }
+        return COMMAND_BAD_INPUT;
+    if (!tune_run(&tune))
+        return failed(&options, "the host has no memory for it");
     const struct plan_row *best = plan_best(tune.rows, tune.count, options.preference);
-    if (best == NULL) {
-        fprintf(stderr, "vramalloc-tune: %s: the trace completes with no setting\n", options.path);
-        return EXIT_FAILURE;
-    }
+    if (best == NULL)
+        return failed(&options, "the trace completes with no setting");
     if (options.json)
         json_print(&tune, best);
     else
         report_print(&tune, best);
     trace_free(&tune.trace);
-    return EXIT_SUCCESS;
+    return command_end(&command, COMMAND_DONE);
 }

@@ -3,41 +3,35 @@
  * Bad input costs one line and exit 2; an output that could not be finished is removed.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "../common/command.h"
 #include "model_json.h"
 #include "page.h"
 
-enum { EXIT_BAD_INPUT = 2 };
-
-static const char help[] =
-    "usage: vramalloc-view TRACE -o FILE.html\n"
-    "       vramalloc-view TRACE --json [-o FILE]\n"
-    "\n"
-    "Makes one page of a trace, which needs nothing else and no network: memory and fragmentation\n"
-    "over time, the arena as a map at any moment, callers, largest holders, sizes, failures.\n"
-    "TRACE is what VRAMALLOC_TRACE=PATH makes, or a CSV of RMM's form, plain or gzip'd.\n"
-    "\n"
-    "  -o, --output FILE  where to write\n"
-    "  --json             the figures alone, as JSON (standard output without -o)\n"
-    "  --axis time|call   what the curves run along: time (default) or the number of the event\n"
-    "  --help\n";
+static const struct command command = {
+    .name = "view",
+    .help =
+        "usage: vramalloc view TRACE -o FILE.html\n"
+        "       vramalloc view TRACE --json [-o FILE]\n"
+        "\n"
+        "Makes one page of a trace, which needs nothing else and no network: memory and "
+        "fragmentation\n"
+        "over time, the arena as a map at any moment, callers, largest holders, sizes, failures.\n"
+        "TRACE is what VRAMALLOC_TRACE=PATH makes, or a CSV of RMM's form, plain or gzip'd.\n"
+        "\n"
+        "options:\n"
+        "  -o, --output FILE   where to write; with --json standard output if it is not given\n"
+        "  --json              the figures alone, as JSON\n"
+        "  --axis time|call    what the curves run along: the time (if not given), or the number "
+        "of the event\n"
+        "  -h, --help          this text\n"};
 
 struct options {
     const char *path, *output;
     bool json, by_call;
 };
-
-static bool refuse(const char *what, const char *which)
-{
-    fprintf(stderr, "vramalloc-view: %s%s\n", what, which);
-    return false;
-}
 
 static bool options_parse(int argc, char **argv, struct options *options)
 {
@@ -47,15 +41,12 @@ static bool options_parse(int argc, char **argv, struct options *options)
                                           {"help", 0, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
     int what;
-    while ((what = getopt_long(argc, argv, "o:h", names, NULL)) != -1) {
-        if (what == 'h') {
-            fputs(help, stdout);
-            exit(EXIT_SUCCESS);
-        }
-        if (what == '?')
+    while ((what = command_option(&command, argc, argv, "o:", names, NULL)) !=
+           COMMAND_OPTIONS_END) {
+        if (what == COMMAND_OPTION_WRONG)
             return false;
         if (what == 'a' && strcmp(optarg, "time") != 0 && strcmp(optarg, "call") != 0)
-            return refuse("--axis is time or call, not ", optarg);
+            return command_refuse(&command, "--axis is time or call, and not %s", optarg);
         if (what == 'a')
             options->by_call = strcmp(optarg, "call") == 0;
         if (what == 'o')
@@ -63,11 +54,15 @@ static bool options_parse(int argc, char **argv, struct options *options)
         options->json |= what == 'j';
     }
     if (optind == argc)
-        return refuse("no trace is named", "");
+        return command_refuse(&command, "no file is named");
     if (optind + 1 < argc)
-        return refuse("one trace at a time, and not also ", argv[optind + 1]);
+        return command_refuse(&command, "one file at a time, and not also %s", argv[optind + 1]);
     options->path = argv[optind];
-    return options->output != NULL || options->json || refuse("-o FILE.html is needed", "");
+    if (options->output == NULL && !options->json)
+        return command_refuse(&command, "-o FILE.html is needed");
+    if (options->output != NULL && command_same_file(options->path, options->output))
+        return command_refuse(&command, "the output is the input: %s", options->output);
+    return true;
 }
 
 static const char *name_of(const char *path)
@@ -76,45 +71,13 @@ static const char *name_of(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static int trace_bad(const char *path, const char *why)
+static int text_write(const char *path, const char *text, size_t bytes)
 {
-    fprintf(stderr, "vramalloc-view: %s: %s\n", path, why);
-    return EXIT_BAD_INPUT;
-}
-
-static int output_bad(const char *path, const char *why)
-{
-    fprintf(stderr, "vramalloc-view: %s: %s\n", path, why);
-    return EXIT_FAILURE;
-}
-
-static bool same_file(const char *a, const char *b)
-{
-    struct stat of_a, of_b;
-    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
-           of_a.st_ino == of_b.st_ino;
-}
-
-/* The text goes whole into the file, or the file goes. */
-static int output_write(const char *path, const char *text, size_t bytes)
-{
-    struct stat status;
-    FILE *file = path != NULL ? fopen(path, "we") : stdout;
-    if (file == NULL)
-        return output_bad(path, strerror(errno));
-    bool regular = path != NULL && fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode);
-    errno = 0;
-    bool written = fwrite(text, 1, bytes, file) == bytes && fflush(file) == 0;
-    int why = errno;
-    if (path != NULL && fclose(file) != 0 && written) {
-        written = false;
-        why = errno;
-    }
-    if (written)
-        return EXIT_SUCCESS;
-    if (regular)
-        unlink(path);
-    return output_bad(path != NULL ? path : "standard output", strerror(why));
+    FILE *to = command_output_open(&command, path);
+    if (to == NULL)
+        return COMMAND_FAILED;
+    fwrite(text, 1, bytes, to);
+    return command_output_close(&command, path, to, true) ? COMMAND_DONE : COMMAND_FAILED;
 }
 
 /* What is to be written, in memory: a few MiB at most. NULL: the host has no memory. */
@@ -144,13 +107,13 @@ static int view(struct source *source, const struct options *options)
     struct model model;
     size_t bytes;
     char *text;
-    int code;
-    if (!model_make(&model, source, options->by_call))
-        code = trace_bad(options->path, model.reason);
-    else if ((text = text_make(&model, options, &bytes)) == NULL)
-        code = output_bad(options->path, "the host has no memory");
-    else {
-        code = output_write(options->output, text, bytes);
+    int code = COMMAND_FAILED;
+    if (!model_make(&model, source, options->by_call)) {
+        code = command_bad_input(&command, options->path, 0, model.reason);
+    } else if ((text = text_make(&model, options, &bytes)) == NULL) {
+        command_say(&command, "%s: the host has no memory", options->path);
+    } else {
+        code = text_write(options->output, text, bytes);
         free(text);
     }
     model_destroy(&model);
@@ -161,15 +124,11 @@ int main(int argc, char **argv)
 {
     struct options options = {0};
     char reason[SOURCE_REASON_BYTES];
-    if (!options_parse(argc, argv, &options)) {
-        fprintf(stderr, "try vramalloc-view --help\n");
-        return EXIT_BAD_INPUT;
-    }
-    if (options.output != NULL && same_file(options.path, options.output))
-        return trace_bad(options.path, "the output would overwrite the trace");
+    if (!options_parse(argc, argv, &options) || !command_input_check(&command, options.path))
+        return COMMAND_BAD_INPUT;
     struct source *source = source_open(options.path, reason);
     if (source == NULL)
-        return trace_bad(options.path, reason);
+        return command_bad_input(&command, options.path, 0, reason);
     int code = view(source, &options);
     source_close(source);
     return code;
