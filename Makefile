@@ -44,7 +44,7 @@ SIM_LIBRARIES := $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libcudart.so.13 $(BUILD)
                  $(BUILD)/sim/libcudart_static.a
 
 .PHONY: all library sim replay tools units victims differential setup check demo oracle asan ubsan tsan coverage mutate tidy \
-        format format-check bench bench-programs planted bare gpu-check gpu-bench gpu-build install uninstall clean help always
+        format format-check bench bench-programs planted bare gpu-check gpu-bench gpu-build man documents install uninstall clean help always
 .DEFAULT_GOAL := all
 
 all: library ## build the library
@@ -270,17 +270,29 @@ gpu-bench: library ## what allocations cost with and without the library, on a r
 
 # --- installing -------------------------------------------------------------------------------------------
 
+# Of what the commands say for --help: those that are not built are left out.
+DOCUMENTS := share/man/man1/vramalloc.1 share/man/man7/libvramalloc.7 share/bash-completion/completions/vramalloc
+documents:
+	@VRAMALLOC_LIB='$(LIBRARY)' scripts/manual man '$(BUILD)/man'
+	@VRAMALLOC_LIB='$(LIBRARY)' scripts/manual completion '$(BUILD)/man/completions/vramalloc'
+man: all tools ## make the man pages and bash's completion (needs python3)
+	@$(MAKE) --no-print-directory -s documents
+
 # In the environment, since a folder's name may have any character.
 install uninstall: export INSTALL_ROOT = $(DESTDIR)$(PREFIX)
 
-install: all ## copy library, launcher and what tools are built to PREFIX
+install: all ## copy library, launcher, what tools are built, man pages and completion to PREFIX
 	install -D -m 755 $(LIBRARY) "$$INSTALL_ROOT/lib/libvramalloc.so"
 	install -D -m 755 scripts/vramalloc "$$INSTALL_ROOT/bin/vramalloc"
 	@for tool in $(wildcard $(TOOLS)); do install -m 755 "$$tool" "$$INSTALL_ROOT/bin/"; done
+	@command -v python3 >/dev/null || { echo "no python3: without man pages and completion"; exit 0; }; \
+	    $(MAKE) --no-print-directory -s documents && for document in $(DOCUMENTS); do \
+	    from=$${document#share/man/man?/} from=$${from#share/bash-completion/}; \
+	    install -D -m 644 "$(BUILD)/man/$$from" "$$INSTALL_ROOT/$$document" || exit 1; done
 
 uninstall: ## remove them
 	@if [ -d "$$INSTALL_ROOT" ]; then cd "$$INSTALL_ROOT" && \
-	    rm -f lib/libvramalloc.so bin/vramalloc $(TOOLS:$(BUILD)/%=bin/%); fi
+	    rm -f lib/libvramalloc.so bin/vramalloc $(TOOLS:$(BUILD)/%=bin/%) $(DOCUMENTS); fi
 
 clean: ## remove build products
 	rm -rf $(BUILD)
