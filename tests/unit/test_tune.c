@@ -13,6 +13,7 @@ enum { ROUNDS = 3000, JOBS = 40 };
 
 static const struct plan_base base = {.live_bytes = 1001 * MIB + 5,
                                       .driver_bytes = 1200 * MIB,
+                                      .card_bytes = 1500 * MIB,
                                       .driver_ns = 5e9,
                                       .span_ns = 1e10,
                                       .recorded_ns = 2e9,
@@ -30,7 +31,7 @@ static void settings_differ(void **state)
         plan_environment(&rows[i].settings, text[i]);
         assert_int_equal(rows[i].settings.lag_ns, 77);
         assert_int_equal(rows[i].settings.passes, 1);
-        assert_true(rows[i].settings.card_bytes == UINT64_MAX);
+        assert_true(rows[i].settings.card_bytes == base.card_bytes);
         for (size_t k = 0; k < i; k++)
             assert_string_not_equal(text[i], text[k]);
     }

@@ -96,6 +96,8 @@ static void life_take(void *arg, const struct reader_event *event, const struct 
     }
     if (trace->event_count == 0)
         taken->first_ns = event->time_ns;
+    if (!is_free)
+        trace->refused_bytes = 0;
     trace->events[trace->event_count++] = (struct trace_event){
         .bytes = life->bytes,
         .stream = stream_of(event, implied ? life->stream : event->stream),
@@ -103,6 +105,19 @@ static void life_take(void *arg, const struct reader_event *event, const struct 
         .block = block,
         .thread = event->thread,
         .is_free = is_free};
+}
+
+static void refusal_note(struct taken *taken, const struct lives *lives,
+                         const struct reader_event *event)
+{
+    if (event->kind != TRACE_OUT_OF_MEMORY || taken->counting ||
+        lives_device(lives, event->context) % DEVICES != taken->device ||
+        event->bytes > TRACE_BLOCK_MAX_BYTES)
+        return;
+    taken->trace->refused_bytes = event->bytes;
+    taken->trace->refused_ns =
+        event->time_ns > taken->first_ns ? event->time_ns - taken->first_ns : 0;
+    taken->trace->refused_at = taken->trace->event_count;
 }
 
 /* One walk. */
@@ -113,8 +128,10 @@ static bool walk(struct reader *reader, struct taken *taken)
     struct lives *lives = lives_create();
     bool fed = lives != NULL;
     reader_rewind(reader);
-    while (fed && taken->why == NULL && (status = reader_next(reader, &event)) == READER_EVENT)
+    while (fed && taken->why == NULL && (status = reader_next(reader, &event)) == READER_EVENT) {
         fed = lives_feed(lives, &event, life_take, taken);
+        refusal_note(taken, lives, &event);
+    }
     if (lives != NULL) {
         taken->trace->foreign_frees = (size_t)lives_unknown(lives);
         lives_destroy(lives);
@@ -183,6 +200,8 @@ bool binary_load(const char *path, struct trace *trace, struct trace_error *erro
     *error = (struct trace_error){0};
     struct reader *reader = reader_open(path, reason);
     if (reader != NULL && events_take(reader, &taken)) {
+        const struct reader_item *device = reader_item(reader, TRACE_ITEM_DEVICE, taken.device);
+        trace->card_bytes = device != NULL ? device->value : 0;
         trace->lost_events = (size_t)reader_info(reader)->header->lost_events;
         reader_close(reader);
         free(taken.blocks);

@@ -342,6 +342,24 @@ bool trace_visit(const char *path, trace_visitor *visit, void *arg, struct trace
     return file_load(&loader, path);
 }
 
+bool trace_refused_add(struct trace *trace)
+{
+    size_t at = trace->refused_at, count = trace->event_count;
+    if (trace->refused_bytes == 0 || at == 0 || at > count || trace->block_count == UINT32_MAX)
+        return true;
+    struct trace_event *events = realloc(trace->events, (count + 1) * sizeof(*events));
+    if (events == NULL)
+        return false;
+    memmove(events + at + 1, events + at, (count - at) * sizeof(*events));
+    events[at] = (struct trace_event){.bytes = trace->refused_bytes,
+                                      .time_ns = trace->refused_ns,
+                                      .block = (uint32_t)trace->block_count++,
+                                      .thread = events[at - 1].thread};
+    trace->events = events;
+    trace->event_count = count + 1;
+    return true;
+}
+
 void trace_free(struct trace *trace)
 {
     free(trace->events);

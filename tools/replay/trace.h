@@ -34,6 +34,12 @@ struct trace {
     size_t foreign_frees; /* frees of pointers the trace never allocated: left out */
     size_t other_gpus;    /* allocations of other GPUs: left out */
     size_t lost_events;   /* that the trace says it has not */
+    uint64_t card_bytes;  /* of the GPU; 0: not known */
+    /* The request that was refused and behind which nothing was allocated any more: what the
+     * program ended of, most likely. It is no event. */
+    uint64_t refused_bytes; /* 0: there is none */
+    uint64_t refused_ns;    /* since the first event */
+    size_t refused_at;      /* events before it */
 };
 
 struct trace_error {
@@ -50,5 +56,9 @@ bool trace_visit(const char *path, trace_visitor *visit, void *arg, struct trace
  * *error says where and why. */
 bool trace_load(const char *path, struct trace *trace, struct trace_error *error);
 void trace_free(struct trace *trace);
+
+/* Makes the refused request an event, as if it had been granted to the thread of the event before.
+ * False: the host has no memory. */
+bool trace_refused_add(struct trace *trace);
 
 #endif

@@ -10,6 +10,9 @@
  * deferred frees there are none. How far the GPU is behind a deferred free is estimated by the
  * waits: nine in ten were no longer.
  *
+ * Where the recording ends with a request that was refused, that is replayed as if it had been
+ * granted, on a card of the recorded one's size: settings with which that one is too small are out.
+ *
  * What it leaves out: replaying itself (tools/replay), choosing (plan.c).
  */
 #define _GNU_SOURCE
@@ -40,6 +43,7 @@ struct options {
 struct tune {
     const struct options *options;
     struct trace trace;
+    bool refusal_added; /* the request that ended the program is replayed as well */
     struct measured measured;
     struct plan_base base;
     uint64_t lag_ns;
@@ -215,6 +219,22 @@ static bool cards_look(struct tune *tune)
            jobs_run(tune->chosen_count, tune->options->jobs, "smallest cards", card_job, tune);
 }
 
+/* Whether the card could have held what was refused beside what lived then. */
+static bool refusal_avoidable(const struct trace *trace)
+{
+    uint64_t live_bytes = trace->refused_bytes;
+    for (size_t i = 0; i < trace->refused_at; i++)
+        live_bytes +=
+            trace->events[i].is_free ? 0 - trace->events[i].bytes : trace->events[i].bytes;
+    return trace->card_bytes == 0 || live_bytes <= trace->card_bytes;
+}
+
+/* Of the card on which the program was refused memory; else without bound. */
+static uint64_t card_bytes(const struct tune *tune)
+{
+    return tune->refusal_added && tune->trace.card_bytes > 0 ? tune->trace.card_bytes : UINT64_MAX;
+}
+
 static bool base_take(struct tune *tune)
 {
     struct run_result driver;
@@ -223,6 +243,7 @@ static bool base_take(struct tune *tune)
     if (!run_driver(trace, UINT64_MAX, &driver))
         return false;
     tune->base = (struct plan_base){
+        .card_bytes = card_bytes(tune),
         .live_bytes = driver.peak_live_bytes,
         .driver_bytes = driver.peak_backed_bytes,
         .driver_ns = driver.first_ns,
@@ -238,6 +259,9 @@ static bool base_take(struct tune *tune)
 static bool tune_run(struct tune *tune)
 {
     tune->rows = jobs_memory(PLAN_ROWS_MAX * sizeof(*tune->rows));
+    tune->refusal_added = tune->trace.refused_bytes > 0 && refusal_avoidable(&tune->trace);
+    if (tune->refusal_added && !trace_refused_add(&tune->trace))
+        return false;
     if (tune->rows == NULL || !base_take(tune))
         return false;
     tune->count = plan_make(&tune->base, tune->lag_ns, tune->rows);
@@ -275,16 +299,35 @@ static void row_print(const struct plan_row *row, const struct plan_row *best)
            (row->time_ns - row->result.first_ns) / 1e6, row->result.completed ? "" : "  REFUSED");
 }
 
+static void refusal_print(const struct tune *tune)
+{
+    const struct trace *trace = &tune->trace;
+    if (trace->refused_bytes == 0)
+        return;
+    printf("It ends with %.1f MiB that were refused", (double)trace->refused_bytes / MIB);
+    if (!tune->refusal_added)
+        printf(", too much for a card of %.0f MiB with any setting: they are left out.\n",
+               (double)trace->card_bytes / MIB);
+    else if (trace->card_bytes > 0)
+        printf(". They are replayed as if granted, on the same card of %.0f MiB.\n",
+               (double)trace->card_bytes / MIB);
+    else
+        printf(". They are replayed as if granted.\n");
+}
+
 static void table_print(const struct tune *tune, const struct plan_row *best)
 {
     const struct plan_base *base = &tune->base;
-    printf("%zu events in %.3f s; at most %.0f MiB live\n\n", tune->trace.event_count,
+    printf("%zu events in %.3f s; at most %.0f MiB live\n", tune->trace.event_count,
            base->span_ns / 1e9, (double)base->live_bytes / MIB);
+    refusal_print(tune);
+    putchar('\n');
     printf("  %-8s %-7s %5s %8s %8s %10s %10s %10s %10s\n", "free", "backing", "slack", "arena",
            "limit", "held MiB", "card MiB", "driver ms", "waits ms");
     printf("  %-40s %10.0f", "(the driver alone)", (double)base->driver_bytes / MIB);
     card_cell(base->driver_bytes); /* nothing fragments there (card.h) */
-    printf(" %10.1f %10.1f\n", base->driver_ns / 1e6, base->wait_known ? base->wait_ns / 1e6 : 0);
+    printf(" %10.1f %10.1f%s\n", base->driver_ns / 1e6, base->wait_known ? base->wait_ns / 1e6 : 0,
+           base->driver_bytes > base->card_bytes ? "  REFUSED" : "");
     for (size_t i = 0; i < tune->count; i++)
         row_print(&tune->rows[i], best);
     printf("\n* no other row holds less and takes less time (driver and waits); > recommended\n\n");
@@ -295,22 +338,27 @@ static double percent(double value, double of)
     return of > 0 ? 100 * (value / of - 1) : 0;
 }
 
+/* What the recommended row is compared with: the defaults, the driver. */
+static void compared_print(const char *who, bool completed, uint64_t held_bytes, double ns,
+                           const struct plan_row *best)
+{
+    if (completed)
+        printf("           %-17s %8.0f MiB (%+.1f %%), %.1f ms\n", who, (double)held_bytes / MIB,
+               percent((double)held_bytes, (double)best->result.peak_backed_bytes), ns / 1e6);
+    else
+        printf("           %-17s the card is too small\n", who);
+}
+
 static void effect_print(const struct tune *tune, const struct plan_row *best)
 {
     const struct plan_row *plain = &tune->rows[0];
     const struct plan_base *base = &tune->base;
-    printf(
-        "predicted: holds %.0f MiB at most, where the defaults hold %.0f (%+.1f %%) and the driver "
-        "alone %.0f (%+.1f %%);\n",
-        (double)best->result.peak_backed_bytes / MIB, (double)plain->result.peak_backed_bytes / MIB,
-        percent((double)best->result.peak_backed_bytes, (double)plain->result.peak_backed_bytes),
-        (double)base->driver_bytes / MIB,
-        percent((double)best->result.peak_backed_bytes, (double)base->driver_bytes));
-    printf(
-        "           %.1f ms in driver calls and waits, where the defaults take %.1f and the driver "
-        "alone %.1f\n",
-        best->time_ns / 1e6, plain->time_ns / 1e6,
-        (base->driver_ns + (base->wait_known ? base->wait_ns : 0)) / 1e6);
+    printf("predicted: %-17s %8.0f MiB at most, %.1f ms in driver calls and waits\n", "it holds",
+           (double)best->result.peak_backed_bytes / MIB, best->time_ns / 1e6);
+    compared_print("the defaults", plain->result.completed, plain->result.peak_backed_bytes,
+                   plain->time_ns, best);
+    compared_print("the driver alone", base->driver_bytes <= base->card_bytes, base->driver_bytes,
+                   base->driver_ns + (base->wait_known ? base->wait_ns : 0), best);
 }
 
 static void checks_print(const struct plan_row *best)
@@ -398,6 +446,9 @@ static void json_print(const struct tune *tune, const struct plan_row *best)
         printf(" \"wait_ns\": %.0f,", base->wait_ns);
     else
         printf(" \"wait_ns\": null,");
+    if (tune->trace.refused_bytes > 0)
+        printf(" \"refused_bytes\": %" PRIu64 ", \"card_bytes\": %" PRIu64 ",",
+               tune->trace.refused_bytes, tune->trace.card_bytes);
     printf(" \"gpu_lag_ns\": %" PRIu64 ", \"lost_events\": %zu, \"other_gpus\": %zu,\n"
            " \"settings\": [",
            tune->lag_ns, tune->trace.lost_events, tune->trace.other_gpus);
@@ -439,7 +490,7 @@ int main(int argc, char **argv)
         return failed(&options, "the host has no memory for it");
     const struct plan_row *best = plan_best(tune.rows, tune.count, options.preference);
     if (best == NULL)
-        return failed(&options, "the trace completes with no setting");
+        return failed(&options, "the trace completes with no setting on its card");
     if (options.json)
         json_print(&tune, best);
     else

@@ -33,7 +33,7 @@ size_t plan_make(const struct plan_base *base, uint64_t lag_ns, struct plan_row 
             row->settings.deferred = (mode & 1) != 0;
             row->settings.vmm = (mode & 2) != 0;
             row->settings.lag_ns = lag_ns;
-            row->settings.card_bytes = UINT64_MAX;
+            row->settings.card_bytes = base->card_bytes;
             row->settings.passes = 1;
         }
     }

@@ -13,6 +13,7 @@ enum { PLAN_ROWS_MAX = 32, PLAN_ENVIRONMENT_BYTES = 256 };
 struct plan_base {
     uint64_t live_bytes;   /* the most at a time */
     uint64_t driver_bytes; /* that the driver alone would hold */
+    uint64_t card_bytes;   /* on which it is replayed */
     double driver_ns;      /* that its calls would take */
     double span_ns;        /* from the first event to the last */
     double recorded_ns;    /* of it in the driver and in waits, as recorded */
