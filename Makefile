@@ -133,8 +133,8 @@ $(BUILD)/vramalloc-replay: $(REPLAY_OBJECTS) $(READER_OBJECTS) $(POOL_OBJECTS) $
 
 TRACE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/trace/*.c)) \
                  $(patsubst %,$(BUILD)/obj/tools/replay/%.o,trace binary) $(COMMON_OBJECTS)
-TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace tune view live)
-tools: $(TOOLS) ## build the commands: vramalloc-trace, -replay, -tune, -view, and -live for top and metrics
+TOOLS := $(patsubst %,$(BUILD)/vramalloc-%,replay trace tune view live report)
+tools: $(TOOLS) ## build the commands: vramalloc-trace, -replay, -tune, -view, -report, and -live for top and metrics
 $(BUILD)/vramalloc-trace: $(TRACE_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
 
@@ -148,6 +148,10 @@ VIEW_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/view/*.c)) $(RE
 $(BUILD)/obj/tools/view/page.o: $(wildcard tools/view/page.*)
 $(BUILD)/vramalloc-view: $(VIEW_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
+
+# The parts of the library that make its report, and jansson to read one.
+$(BUILD)/vramalloc-report: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/report/*.c)) $(COMMON_OBJECTS) $(REPORT_OBJECTS)
+	$(CC) $(CFLAGS) $(PIECES) -o $@ $(sort $^) -ljansson
 
 LIVE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/live/*.c)) \
                 $(BUILD)/obj/shim/live_format.o $(COMMON_OBJECTS)
@@ -166,6 +170,8 @@ $(BUILD)/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_HELPERS) $(POOL_OB
 
 $(BUILD)/unit/test_leaves: UNIT_LINK := -Wl,--wrap=page_map_get
 $(BUILD)/unit/test_trace_file: $(BUILD)/obj/shim/trace.o
+$(BUILD)/unit/test_report: $(BUILD)/obj/tools/report/read.o
+$(BUILD)/unit/test_report: UNIT_LINK := -ljansson
 $(BUILD)/unit/test_histogram: $(BUILD)/obj/shim/latency.o
 $(BUILD)/unit/test_order: $(patsubst %,$(BUILD)/obj/shim/%.o,deferred fence wait)
 

@@ -176,6 +176,7 @@ static void device_print(struct report_buffer *out, const struct report *report,
     string_print(out, device->name);
     report_print(out, ",\n     \"total_bytes\": %llu,\n     \"contexts\": %llu,\n",
                  U(device->total_bytes), U(device->contexts));
+    report_print(out, "     \"peers\": %d,\n", device->peers);
     ratio_print(out, "internal_fragmentation", pool->internal_waste_bytes, pool->live_block_bytes);
     ratio_print(out, "external_fragmentation", pool->run_free_bytes - pool->largest_free_run_bytes,
                 pool->run_free_bytes);
@@ -201,16 +202,21 @@ static void origin_print(struct report_buffer *out, const struct report *report)
     report_print(out, ",\n");
     if (rank_number() != RANK_UNKNOWN)
         report_print(out, " \"rank\": %d,\n", rank_number());
+    if (rank_count() != RANK_UNKNOWN)
+        report_print(out, " \"ranks\": %d,\n", rank_count());
 }
 
 void report_json_make(struct report_buffer *out, const struct report *report)
 {
     report_print(out, "{\"schema\": \"vramalloc-report/2\",\n \"program\": ");
     string_print(out, report->program);
-    report_print(out, ",\n \"pid\": %d,\n \"seconds\": %.3f,\n", report->pid, report->seconds);
+    report_print(out, ",\n \"pid\": %d,\n \"seconds\": %.6f,\n", report->pid, report->seconds);
     origin_print(out, report);
-    report_print(out, " \"settings\": {\"free\": \"%s\", \"backing\": \"%s\"},\n",
-                 report->free_mode, report->backing);
+    report_print(out,
+                 " \"settings\": {\"free\": \"%s\", \"backing\": \"%s\", \"slack\": %u, "
+                 "\"leaks\": \"%s\"},\n",
+                 report->free_mode, report->backing, report->slack,
+                 report->count_leaks ? "count" : "off");
     advice_print(out, report);
     report_print(out, " \"gpus\": [\n");
     for (size_t i = 0; i < report->device_count; i++) {

@@ -12,6 +12,7 @@
 #include "../../shim/rank.h"
 #include "../../shim/report_buffer.h"
 #include "../../shim/units.h"
+#include "../../tools/report/read.h"
 #include "sim_backing.h"
 
 #define SECOND   ((uint64_t)1000000000)
@@ -131,6 +132,90 @@ static void json_is_read_back(const char *more)
     int status = system(command);
     unlink(path);
     assert_int_equal(status, 0);
+}
+
+/* A file with so many bytes of the JSON; path is that of mkstemp(). */
+static void json_write(char *path, const char *data, size_t bytes)
+{
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, data, bytes), (ssize_t)bytes);
+    close(fd);
+}
+
+static const struct command reading = {.name = "test"};
+
+/* `vramalloc report` prints what the program would have printed. */
+static void the_text_can_be_made_from_the_json(void **state)
+{
+    (void)state;
+    static struct report_device devices[2];
+    static struct report_buffer again;
+    struct loaded loaded;
+    device_fill(&devices[0], 0);
+    device_fill(&devices[1], 3);
+    devices[1].counters.free_waits = 9;
+    devices[1].counters.free_invalid = devices[1].refused_count = 2;
+    devices[1].refused_frees[0] = (struct refused_free){0x7f0000000200, 0x7f0000000000, 4096};
+    devices[1].peers = true;
+    for (int i = 0; i < 8; i++) {
+        char path[] = "/tmp/vramalloc-report-XXXXXX";
+        struct report report = report_of(devices, i % 2 == 0 ? 1 : 2);
+        report.program[3] = '-';
+        report.slack = i % 4 < 2 ? 80 : 0;
+        report.count_leaks = i % 3 != 0;
+        report.number = (uint64_t)i + 1;
+        report.at_exit = i < 4;
+        report.reason = i < 4 ? "exit" : "every 60 s";
+        report.time = 1796282453;
+        report.backing = i < 5 ? "malloc" : "vmm";
+        make(&report);
+        json_write(path, json.text, json.used);
+        assert_true(report_read(&reading, path, &loaded));
+        again.used = 0;
+        report_text_make(&again, &loaded.report);
+        assert_string_equal(again.text, text.text);
+        report_free(&loaded);
+        unlink(path);
+    }
+}
+
+/* Damaged reports are refused or read, and harm nobody. */
+static void damaged_reports_are_refused(void **state)
+{
+    (void)state;
+    static struct report_device device;
+    static struct report_buffer damaged, again;
+    struct loaded loaded;
+    int refused = 0, saved = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
+    uint64_t random = 1;
+    device_fill(&device, 0);
+    struct report report = report_of(&device, 1);
+    make(&report);
+    dup2(null, STDERR_FILENO);
+    for (int i = 0; i < 3000; i++) {
+        char path[] = "/tmp/vramalloc-report-XXXXXX";
+        size_t bytes = json.used;
+        memcpy(damaged.text, json.text, bytes);
+        for (int j = 0; j <= i % 3; j++) {
+            static const char with[] = "0123456789-e.{}[]\",:nx \x01\xff";
+            random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+            damaged.text[(random >> 33) % bytes] = with[(random >> 20) % (sizeof(with) - 1)];
+        }
+        json_write(path, damaged.text, i % 10 == 9 ? (random >> 33) % bytes : bytes);
+        if (report_read(&reading, path, &loaded)) {
+            again.used = 0;
+            report_text_make(&again, &loaded.report);
+            report_free(&loaded);
+        } else {
+            refused++;
+        }
+        unlink(path);
+    }
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(null);
+    assert_in_range(refused, 500, 2999);
 }
 
 /* Moments are seconds since the first CUDA call, means are over the whole run. */
@@ -393,10 +478,16 @@ static void a_rank_is_in_the_json(void **state)
     static struct report_device device;
     struct report report = report_of(&device, 1);
     make(&report);
-    assert_null(strstr(json.text, "\"rank\""));
+    assert_null(strstr(json.text, "\"rank"));
+    setenv("PMI_SIZE", "17", 1); /* no rank is as high */
     setenv("PMI_RANK", "17", 1);
     make(&report);
     assert_non_null(strstr(json.text, "\"rank\": 17,"));
+    assert_null(strstr(json.text, "\"ranks\""));
+    setenv("PMI_SIZE", "18", 1);
+    make(&report);
+    assert_non_null(strstr(json.text, "\"ranks\": 18,"));
+    unsetenv("PMI_SIZE");
     json_is_read_back("1");
     setenv("PMI_RANK", "\"", 1);
     make(&report);
@@ -557,6 +648,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_balance_is_in_the_text),
         cmocka_unit_test(the_past_is_in_both_forms),
+        cmocka_unit_test(the_text_can_be_made_from_the_json),
+        cmocka_unit_test(damaged_reports_are_refused),
         cmocka_unit_test(one_is_singular),
         cmocka_unit_test(one_gpu_fits_on_a_screen),
         cmocka_unit_test(json_agrees_with_schema_and_equations),
