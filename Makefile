@@ -183,11 +183,11 @@ $(BUILD)/obj/demo/%.o: demo/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(BASE) $(CFLAGS) -c -o $@ $<
 
-$(BUILD)/demo/frames: $(BUILD)/obj/demo/frames.o $(SIM_LIBRARIES)
+$(BUILD)/demo/%: $(BUILD)/obj/demo/%.o $(SIM_LIBRARIES)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -o $@ $< -L$(BUILD)/sim -lcudart -Wl,-rpath-link,$(BUILD)/sim
 
-$(BUILD)/demo/frames-gpu: $(BUILD)/obj/demo/frames.o
+$(BUILD)/demo/%-gpu: $(BUILD)/obj/demo/%.o
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -o $@ $< $(CUDA_LIB)/libcudart_static.a -lpthread -ldl -lrt
 
