@@ -197,6 +197,7 @@ $(BUILD)/demo/%-gpu: $(BUILD)/obj/demo/%.o
 -include tests/differential/differential.mk
 -include tests/bench/bench.mk
 -include tests/schedule/schedule.mk
+-include tests/gpu/contend.mk
 
 setup: ## install what is needed (apt, pip); quick when all is there
 	@scripts/setup
