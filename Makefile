@@ -272,8 +272,8 @@ bare:
 
 gpu-check: library planted ## real programs with and without the library, on a real GPU: one table
 	@BUILD=$(BUILD) tests/gpu/check
-gpu-bench: library ## what allocations cost with and without the library, on a real GPU
-	@BUILD=$(BUILD) tests/gpu/bench
+gpu-bench: library ## what allocations cost beside other allocators, on a real GPU: one table (BENCH=options)
+	@BUILD='$(BUILD)' tests/gpu/bench $(BENCH)
 
 # --- installing -------------------------------------------------------------------------------------------
 

@@ -10,15 +10,21 @@
  * the most that was used of the card beyond what was before the contender was opened (-1: not
  * known, or not asked for).
  *
- *   pair            allocate, free, allocate, free ...; nothing else is live
- *   beside          the same beside a live block of 256 bytes, which spares the driver the mapping
- * of small ones busy same       the block is used by a kernel of 20 us on the contender's stream,
- * up to 16 of them behind busy other      a kernel of 20 us goes to another stream before each
- * pair. In both only the calls to allocate and to free are counted; what reading the clock takes is
- * measured before, and left out threads         each on a stream of its own, for 50 batches' time;
- * nanoseconds / pairs of all rotate          64 live blocks, the oldest is freed for each new one;
- * after 64 the program waits for the stream. BYTES 0: sizes from 256 B to 16 MiB, evenly on a
- * logarithmic scale, in one order for all
+ * - pair: allocate, free, allocate, free ...; nothing else is live.
+ *
+ * - beside: the same beside a live block of 256 bytes, which spares the driver the mapping of small
+ * ones.
+ *
+ * - busy same: the block is used by a kernel of 20 us on the contender's stream, up to 16 of them
+ * behind. busy other: a kernel of 20 us goes to another stream before each pair. In both only the
+ * calls to allocate and to free are counted; what reading the clock takes is measured before, and
+ * left out.
+ *
+ * - threads: each on a stream of its own, for 50 batches' time; nanoseconds / pairs of all.
+ *
+ * - rotate: 64 live blocks, the oldest is freed for each new one; after 64 the program waits for
+ * the stream. BYTES 0: sizes from 256 B to 16 MiB, evenly on a logarithmic scale, in one order for
+ * all.
  *
  * Each of rotate's rows wants a fresh card: "rotate BYTES" is one argument. Exit 0: rows that
  * failed say so; 1: nothing could be measured, why is on stderr; 2: wrong use. What it leaves out:
@@ -129,8 +135,7 @@ static void held_note(struct bench *bench)
         bench->held = used - bench->before;
 }
 
-/* --- batches: each kind returns the nanoseconds that count pairs took
- * ------------------------------ */
+/* --- batches: each kind returns the nanoseconds that count pairs took */
 
 typedef double (*batch)(struct bench *, size_t bytes, long count);
 
@@ -212,8 +217,7 @@ static void live_release(struct bench *bench)
     }
 }
 
-/* --- rows ----------------------------------------------------------------------------------------
- */
+/* --- rows --- */
 
 static void row_print(const char *row, size_t bytes, int count, double ns, long long held,
                       const char *failure)
@@ -347,8 +351,7 @@ static void threaded(struct bench *bench)
             row_threads(bench, bytes, counts[i]);
 }
 
-/* --- start ---------------------------------------------------------------------------------------
- */
+/* --- start --- */
 
 static const struct contender *find(const char *name, const char *library)
 {
@@ -394,6 +397,19 @@ static void prepare(struct bench *bench)
     exit(1);
 }
 
+/* A contender's own, or the runtime's. */
+static void version_print(const char *version)
+{
+    int runtime = 0, driver = 0;
+    (void)cudaRuntimeGetVersion(&runtime);
+    (void)cudaDriverGetVersion(&driver);
+    if (version != NULL)
+        printf("version,%s\n", version);
+    else
+        printf("version,CUDA runtime %d.%d, driver %d.%d\n", runtime / 1000, runtime % 1000 / 10,
+               driver / 1000, driver % 1000 / 10);
+}
+
 static bool measure(struct bench *bench, const char *what)
 {
     char *end = NULL;
@@ -403,7 +419,7 @@ static bool measure(struct bench *bench, const char *what)
         strcmp(what, "threads") != 0)
         return false;
     prepare(bench);
-    printf("version,%s\n", bench->contender->version != NULL ? bench->contender->version : "");
+    version_print(bench->contender->version);
     if (rotate)
         row(bench, "rotate", batch_rotate, bytes, 0, true);
     else
