@@ -245,6 +245,7 @@ bench: ## what the pool costs beside host allocators, without a GPU: one table (
 
 gpu-build: library ## build the programs for a real GPU (needs nvcc)
 	@BUILD=$(BUILD) tests/gpu/build
+	@BUILD='$(BUILD)' tests/gpu/build_contenders
 # The library with a fault each, which tests/checks/oracle must see fail; tests/gpu/check as well the first, which takes
 # every fence as passed.
 PLANTED       := no_fence late_fence one_stream tail_free stream_handle

@@ -409,7 +409,10 @@ def chosen_of(place, only):
 def write(out, facts, chosen, left_out, whole):
     """The CSV as it stands; its rows."""
     rows = list(records(chosen))
-    facts = facts + [("version of " + c.name, c.version) for c in chosen if c.version] + [
+    versions = {}
+    for contender in chosen:
+        versions.setdefault(contender.version or "unknown", []).append(contender.name)
+    facts = facts + [("version", "%s: %s" % (version, "; ".join(names))) for version, names in versions.items()] + [
         ("left out", "%s: %s" % (c.name, c.absent)) for c in left_out] + [("whole rounds", whole)]
     csv_write(os.path.join(out, "gpu-bench.csv"), facts, rows)
     return rows
@@ -421,7 +424,7 @@ def run(build, sim, quietest, rounds, limit, out, full, only, arguments):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     place = Place(build, sim, quietest)
     if not sim and not os.path.exists(os.path.join(place.programs, "contend")):
-        subprocess.run([os.path.join(HERE, "build")], env=dict(os.environ, BUILD=build), stdout=sys.stderr)
+        subprocess.run([os.path.join(HERE, "build_contenders")], env=dict(os.environ, BUILD=build), stdout=sys.stderr)
     chosen, left_out = chosen_of(place, only)
     if not chosen + left_out:
         print("bench: no contender has %s in its name" % only, file=sys.stderr)
