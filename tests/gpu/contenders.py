@@ -24,14 +24,15 @@ DEFERRED, VMM = {"VRAMALLOC_FREE": "deferred"}, {"VRAMALLOC_BACKING": "vmm"}
 WAITS, DEFERS, STREAM, NOTHING = "waits", "deferred", "stream", "-"  # when a freed block may be used again
 GROUPS = ("pairs", "rotate 0", "threads", "busy", "rotate 4096", "rotate 1048576", "rotate 67108864")
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-PAIR_SIZES, BESIDE_SIZES, BUSY_SIZES = [1 << p for p in range(8, 31, 2)], [1 << p for p in range(8, 21, 2)], (4 * KIB, MIB, 64 * MIB)
+PAIR_SIZES, BESIDE_SIZES = [1 << p for p in range(8, 31, 2)], [1 << p for p in range(8, 21, 2)]
+BUSY_SIZES = 4 * KIB, MIB, 64 * MIB
 ROWS = {"pairs": [("pair", size, 1) for size in PAIR_SIZES] + [("beside", size, 1) for size in BESIDE_SIZES],
         "busy": [(row, size, 1) for size in BUSY_SIZES for row in ("busy same", "busy other")],
         "threads": [("threads", size, count) for size in (4 * KIB, MIB) for count in (1, 4, 16)]}
 ROWS.update({group: [("rotate", int(group.split()[1]), 1)] for group in GROUPS if group.startswith("rotate")})
 INTERPRETER = "interpreter", 0, 1
 PROCESS_S, RESERVE_S = 60, 5  # the longest one process may take; what is kept of the limit to write things down
-NAME_WIDTH, CELL_WIDTH, MOST_NOTES, NOTE_WIDTH = 31, 12, 12, 118
+NAME_WIDTH, CELL_WIDTH, MOST_NOTES, NOTE_WIDTH = 31, 12, 9, 118
 
 
 def size_text(size):
@@ -123,8 +124,8 @@ class Place:
 
     def environment(self, contender):
         env = {key: value for key, value in os.environ.items() if not key.startswith(("VRAMALLOC_", "VRSIM_", "LD_PRELOAD"))}
-        env["LD_LIBRARY_PATH"] = ":".join(([] if not self.sim else self.paths) + [p for p in [env.get("LD_LIBRARY_PATH")] if p]
-                                          + (self.paths if not self.sim else []))
+        given = [env["LD_LIBRARY_PATH"]] if env.get("LD_LIBRARY_PATH") else []
+        env["LD_LIBRARY_PATH"] = ":".join(self.paths + given if self.sim else given + self.paths)
         if contender.env is not None:
             env.update(contender.env, LD_PRELOAD=self.library, VRAMALLOC_REPORT="off")
         return env
@@ -138,7 +139,9 @@ class Place:
         if contender.what == "torch" and not os.path.exists(os.path.join(self.programs, contender.library)):
             return torch_build(self.programs)
         program = self.command(contender, "threads", 1)[0]
-        for path in [program] + ([self.library] if contender.env is not None else []) + ([os.path.join(self.programs, contender.library)] if contender.library else []):
+        needed = [program] + [self.library] * (contender.env is not None)
+        needed += [os.path.join(self.programs, contender.library)] if contender.library else []
+        for path in needed:
             if not os.path.exists(path):
                 return "%s was not built" % os.path.basename(path)
         return ""
@@ -421,7 +424,6 @@ def write(out, facts, chosen, left_out, whole):
 def run(build, sim, quietest, rounds, limit, out, full, only, arguments):
     """The whole table. 0: something was measured; 1: nothing; 2: wrong use."""
     begin = time.monotonic()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     place = Place(build, sim, quietest)
     if not sim and not os.path.exists(os.path.join(place.programs, "contend")):
         subprocess.run([os.path.join(HERE, "build_contenders")], env=dict(os.environ, BUILD=build), stdout=sys.stderr)
@@ -432,6 +434,7 @@ def run(build, sim, quietest, rounds, limit, out, full, only, arguments):
     os.makedirs(out, exist_ok=True)
     facts, whole = head(place, arguments), 0
     print("%s; %s" % (facts[0][1], facts[1][1]), flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for _ in range(rounds if chosen else 0):
             if not round_run(place, chosen, whole, 0.2 if sim else 2, begin + limit - min(RESERVE_S, limit / 2)):
