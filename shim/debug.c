@@ -10,12 +10,23 @@
 #include "log.h"
 #include "wait.h"
 
-enum { GUARD_BYTE = 0xfd, FREE_BYTE = 0xdf, PIECE_BYTES = 4096, COMPLAINTS_MAX = 20 };
+enum { PIECE_BYTES = 4096, COMPLAINTS_MAX = 20 };
+
+/* What memory is filled with, 16 bits at a time from an even address on. The upper
+ * twelve bits of FREE_PATTERN make each aligned float of 16, 32 and 64 bits, and each bfloat16, a
+ * NaN, and a quiet one. */
+enum { GUARD_PATTERN = 0xfdfd, FREE_PATTERN = 0xfffa, ZERO_PATTERN = 0 };
+
+static unsigned char pattern_byte(uint16_t pattern, uint64_t offset)
+{
+    return (unsigned char)(pattern >> (8 * (offset & 1)));
+}
 
 static bool driver_can(void)
 {
     return real_cuStreamCreate != NULL && real_cuMemsetD8Async != NULL &&
-           real_cuMemcpyDtoHAsync_v2 != NULL && real_cuStreamSynchronize != NULL;
+           real_cuMemsetD16Async != NULL && real_cuMemcpyDtoHAsync_v2 != NULL &&
+           real_cuStreamSynchronize != NULL;
 }
 
 /* The context's own stream; NULL: it cannot be had. */
@@ -31,11 +42,25 @@ static CUstream stream_of(struct context *context)
     return none; /* another thread's; the one made here ends with the context */
 }
 
-static bool fill(struct context *context, uint64_t address, uint64_t bytes, unsigned char byte)
+/* A single byte at an end that is odd. */
+static bool fill_byte(CUdeviceptr address, uint16_t pattern, CUstream stream)
+{
+    return real_cuMemsetD8Async(address, pattern_byte(pattern, address), 1, stream) == CUDA_SUCCESS;
+}
+
+static bool fill(struct context *context, uint64_t address, uint64_t bytes, uint16_t pattern)
 {
     CUstream stream = bytes > 0 ? stream_of(context) : NULL;
-    return stream != NULL && real_cuMemsetD8Async(address, byte, bytes, stream) == CUDA_SUCCESS &&
-           real_cuStreamSynchronize(stream) == CUDA_SUCCESS;
+    if (stream == NULL)
+        return false;
+    uint64_t from = address + (address & 1), to = (address + bytes) & ~(uint64_t)1;
+    bool filled =
+        from >= to || real_cuMemsetD16Async(from, pattern, (to - from) / 2, stream) == CUDA_SUCCESS;
+    if (from != address)
+        filled = fill_byte(address, pattern, stream) && filled;
+    if (to != address + bytes && to >= from)
+        filled = fill_byte(to, pattern, stream) && filled;
+    return real_cuStreamSynchronize(stream) == CUDA_SUCCESS && filled;
 }
 
 static bool read_back(struct context *context, unsigned char *to, uint64_t address, uint64_t bytes)
@@ -46,17 +71,17 @@ static bool read_back(struct context *context, unsigned char *to, uint64_t addre
            real_cuStreamSynchronize(stream) == CUDA_SUCCESS;
 }
 
-/* What differs from `byte` in a range: how many bytes, and the first and last of them. */
+/* What differs from a pattern in a range: how many bytes, and the first and last of them. */
 struct difference {
     uint64_t count, first, last; /* first, last: offsets in the range */
     unsigned char value;         /* of the first */
 };
 
 static void difference_add(struct difference *found, const unsigned char *piece, uint64_t bytes,
-                           uint64_t offset, unsigned char byte)
+                           uint64_t offset, uint16_t pattern)
 {
     for (uint64_t i = 0; i < bytes; i++) {
-        if (piece[i] == byte)
+        if (piece[i] == pattern_byte(pattern, offset + i))
             continue;
         if (found->count++ == 0) {
             found->first = offset + i;
@@ -67,14 +92,14 @@ static void difference_add(struct difference *found, const unsigned char *piece,
 }
 
 static void compare(struct context *context, uint64_t address, uint64_t from, uint64_t to,
-                    unsigned char byte, struct difference *found)
+                    uint16_t pattern, struct difference *found)
 {
     unsigned char piece[PIECE_BYTES];
     for (uint64_t at = from; at < to; at += PIECE_BYTES) {
         uint64_t bytes = to - at < PIECE_BYTES ? to - at : PIECE_BYTES;
         if (!read_back(context, piece, address + at, bytes))
             return;
-        difference_add(found, piece, bytes, at, byte);
+        difference_add(found, piece, bytes, at, pattern);
     }
 }
 
@@ -90,7 +115,7 @@ static bool may_complain(void)
 static void guard_check(struct context *context, const struct pool_block *block)
 {
     struct difference found = {0};
-    compare(context, block->address, block->requested_bytes, block->block_bytes, GUARD_BYTE,
+    compare(context, block->address, block->requested_bytes, block->block_bytes, GUARD_PATTERN,
             &found);
     if (found.count == 0)
         return;
@@ -112,8 +137,8 @@ static void free_check(struct context *context, const struct pool_block *block)
     uint64_t bytes = block->block_bytes;
     uint64_t head = bytes < DEBUG_LOOK_BYTES ? bytes : DEBUG_LOOK_BYTES;
     uint64_t tail = bytes - head < DEBUG_LOOK_BYTES ? bytes - head : DEBUG_LOOK_BYTES;
-    compare(context, block->address, 0, head, FREE_BYTE, &found);
-    compare(context, block->address, bytes - tail, bytes, FREE_BYTE, &found);
+    compare(context, block->address, 0, head, FREE_PATTERN, &found);
+    compare(context, block->address, bytes - tail, bytes, FREE_PATTERN, &found);
     if (found.count == 0)
         return;
     DEVICE_COUNT(context->device, debug_late_writes, 1);
@@ -132,7 +157,7 @@ void debug_segment(struct context *context, uint64_t address, uint64_t bytes)
     if (!debug_has(DEBUG_FILL))
         return;
     capture_relax(&mode);
-    fill(context, address, bytes, FREE_BYTE);
+    fill(context, address, bytes, FREE_PATTERN);
     capture_restore(&mode);
 }
 
@@ -146,10 +171,10 @@ void debug_allocated(struct context *context, uint64_t address)
     if (debug_has(DEBUG_FILL))
         free_check(context, &block);
     if (debug_has(DEBUG_ZERO))
-        fill(context, address, block.requested_bytes, 0);
+        fill(context, address, block.requested_bytes, ZERO_PATTERN);
     if (debug_has(DEBUG_GUARD))
         fill(context, address + block.requested_bytes, block.block_bytes - block.requested_bytes,
-             GUARD_BYTE);
+             GUARD_PATTERN);
     capture_restore(&mode);
 }
 
@@ -165,7 +190,7 @@ void debug_freeing(struct context *owner, CUcontext current, const struct pool_b
     if (debug_has(DEBUG_GUARD))
         guard_check(owner, block);
     if (debug_has(DEBUG_FILL))
-        fill(owner, block->address, block->block_bytes, FREE_BYTE);
+        fill(owner, block->address, block->block_bytes, FREE_PATTERN);
     capture_restore(&mode);
     wait_leave(entered);
 }

@@ -2,8 +2,9 @@
  *
  *   guard  each block is followed by at least DEBUG_GUARD_BYTES that are nobody's, filled, and
  *          looked at when the block is freed: a write past its end is said;
- *   fill   free memory is filled: what is read after its free is no plausible number any more, and
- *          what was written after its free is said when the memory is handed out again;
+ *   fill   free memory is filled with NaN (0xfffa): what is read after its free or before its first
+ *          write is no number any more, and what was written after its free is said when the
+ *          memory is handed out again;
  *   zero   fresh blocks are zero.
  *
  * With guard or fill every free waits for the GPU, stream-ordered and deferred ones too. The work
