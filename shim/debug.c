@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "debug.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "capture.h"
@@ -16,6 +17,20 @@ enum { PIECE_BYTES = 4096, COMPLAINTS_MAX = 20 };
  * twelve bits of FREE_PATTERN make each aligned float of 16, 32 and 64 bits, and each bfloat16, a
  * NaN, and a quiet one. */
 enum { GUARD_PATTERN = 0xfdfd, FREE_PATTERN = 0xfffa, ZERO_PATTERN = 0 };
+
+/* A block whose free is put off, until its fence has passed. */
+struct put_off {
+    struct context *context; /* NULL: the entry is free */
+    uint64_t fence;
+    struct pool_block block;
+};
+
+static struct put_off put_off[DEBUG_PUT_OFF_MAX];
+static uint32_t put_off_end; /* entries from here on are free */
+static pthread_mutex_t put_off_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Some free memory is not as free_fill() leaves it: what is found there means nothing. */
+static bool unfilled;
 
 static unsigned char pattern_byte(uint16_t pattern, uint64_t offset)
 {
@@ -69,6 +84,19 @@ static bool read_back(struct context *context, unsigned char *to, uint64_t addre
     return stream != NULL &&
            real_cuMemcpyDtoHAsync_v2(to, address, bytes, stream) == CUDA_SUCCESS &&
            real_cuStreamSynchronize(stream) == CUDA_SUCCESS;
+}
+
+static void unfilled_note(const char *why)
+{
+    __atomic_store_n(&unfilled, true, __ATOMIC_RELAXED);
+    log_once("VRAMALLOC_DEBUG=fill: %s; writes after frees are not looked for any more", why);
+}
+
+/* Free memory. */
+static void free_fill(struct context *context, uint64_t address, uint64_t bytes)
+{
+    if (!fill(context, address, bytes, FREE_PATTERN))
+        unfilled_note("the driver did not fill a range of free memory");
 }
 
 /* What differs from a pattern in a range: how many bytes, and the first and last of them. */
@@ -133,6 +161,8 @@ static void guard_check(struct context *context, const struct pool_block *block)
 static void free_check(struct context *context, const struct pool_block *block)
 {
     unsigned long long first;
+    if (__atomic_load_n(&unfilled, __ATOMIC_RELAXED))
+        return;
     struct difference found = {0};
     uint64_t bytes = block->block_bytes;
     uint64_t head = bytes < DEBUG_LOOK_BYTES ? bytes : DEBUG_LOOK_BYTES;
@@ -157,7 +187,7 @@ void debug_segment(struct context *context, uint64_t address, uint64_t bytes)
     if (!debug_has(DEBUG_FILL))
         return;
     capture_relax(&mode);
-    fill(context, address, bytes, FREE_PATTERN);
+    free_fill(context, address, bytes);
     capture_restore(&mode);
 }
 
@@ -184,13 +214,71 @@ void debug_freeing(struct context *owner, CUcontext current, const struct pool_b
     if (!debug_frees_wait())
         return;
     bool entered = wait_enter(owner, current);
-    if (!entered && current != owner->handle)
+    if (!entered && current != owner->handle) {
+        unfilled_note("a context could not be made current for a free");
         return;
+    }
     capture_relax(&mode);
     if (debug_has(DEBUG_GUARD))
         guard_check(owner, block);
     if (debug_has(DEBUG_FILL))
-        fill(owner, block->address, block->block_bytes, FREE_PATTERN);
+        free_fill(owner, block->address, block->block_bytes);
     capture_restore(&mode);
     wait_leave(entered);
+}
+
+/* --- frees that are put off --------------------------------------------------------------- */
+
+void debug_put_off(struct context *context, const struct pool_block *block, uint64_t fence)
+{
+    uint32_t entry = 0;
+    if (!debug_frees_wait())
+        return;
+    pthread_mutex_lock(&put_off_lock);
+    while (entry < put_off_end && put_off[entry].context != NULL)
+        entry++;
+    bool room = entry < DEBUG_PUT_OFF_MAX;
+    if (room) {
+        put_off[entry] = (struct put_off){context, fence, *block};
+        put_off_end = entry == put_off_end ? entry + 1 : put_off_end;
+    }
+    pthread_mutex_unlock(&put_off_lock);
+    if (!room)
+        unfilled_note("too many frees wait for the end of a capture");
+}
+
+/* Takes the block of a fence out. False: there is none. */
+static bool put_off_take(const struct context *context, uint64_t fence,
+                         struct pool_block *block_out)
+{
+    bool found = false;
+    pthread_mutex_lock(&put_off_lock);
+    for (uint32_t i = 0; i < put_off_end && !found; i++) {
+        found = put_off[i].context == context && put_off[i].fence == fence;
+        if (found) {
+            *block_out = put_off[i].block;
+            put_off[i].context = NULL;
+        }
+    }
+    while (put_off_end > 0 && put_off[put_off_end - 1].context == NULL)
+        put_off_end--;
+    pthread_mutex_unlock(&put_off_lock);
+    return found;
+}
+
+void debug_put_off_passed(struct context *context, uint64_t fence)
+{
+    CUcontext current = NULL;
+    struct pool_block block;
+    if (!debug_frees_wait() || !put_off_take(context, fence, &block))
+        return;
+    real_cuCtxGetCurrent(&current);
+    debug_freeing(context, current, &block);
+}
+
+void debug_put_off_forget(const struct context *context, uint64_t fence)
+{
+    struct pool_block block;
+    if (debug_frees_wait())
+        put_off_take(context, fence, &block);
 }

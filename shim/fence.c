@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "capture.h"
+#include "debug.h"
 #include "driver.h"
 #include "trace.h"
 #include "wait.h"
@@ -220,13 +221,22 @@ static enum backing_fence_state event_ask(uint64_t fence, CUresult (*ask)(CUeven
     return state_of(result);
 }
 
+/* The fence of a wait. */
+static bool wait_passed(struct context *context, uint64_t fence)
+{
+    bool passed = wait_has_ended(context, fence);
+    if (passed)
+        debug_put_off_passed(context, fence);
+    return passed;
+}
+
 enum backing_fence_state fence_poll(void *self, uint64_t fence)
 {
 #ifdef VRAMALLOC_PLANT_NO_FENCE /* make planted: this one tests/gpu/canary.cu must find as well */
     return BACKING_FENCE_PASSED;
 #endif
     if ((fence & 1) != 0)
-        return wait_has_ended(self, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_PENDING;
+        return wait_passed(self, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_PENDING;
     bool *passed = &entry_at(fence_index(fence))->passed;
     if (__atomic_load_n(passed, __ATOMIC_RELAXED))
         return BACKING_FENCE_PASSED;
@@ -243,7 +253,7 @@ enum backing_fence_state fence_wait(void *self, uint64_t fence)
         bool later = false;
         if (!wait_has_ended(context, fence))
             wait_as_free(context, context->handle, &later);
-        return wait_has_ended(context, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_FAILED;
+        return wait_passed(context, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_FAILED;
     }
     uint64_t begin_ns = trace_recent();
     enum backing_fence_state state = event_ask(fence, real_cuEventSynchronize);
@@ -254,9 +264,9 @@ enum backing_fence_state fence_wait(void *self, uint64_t fence)
 
 void fence_drop(void *self, uint64_t fence)
 {
-    (void)self;
-    if ((fence & 1) == 0 &&
-        __atomic_sub_fetch(&entry_at(fence_index(fence))->holders, 1, __ATOMIC_ACQ_REL) == 0)
+    if ((fence & 1) != 0)
+        debug_put_off_forget(self, fence);
+    else if (__atomic_sub_fetch(&entry_at(fence_index(fence))->holders, 1, __ATOMIC_ACQ_REL) == 0)
         entry_return(fence_index(fence));
 }
 

@@ -316,7 +316,9 @@ static CUresult free_waiting(struct context *owner, CUcontext current,
         return result;
     }
     if (later && (block->tag & TAG_EXPORTED) == 0) {
-        pool_free_pend(block, POOL_NO_STREAM, fence_after_next_wait(owner));
+        uint64_t fence = fence_after_next_wait(owner);
+        debug_put_off(owner, block, fence);
+        pool_free_pend(block, POOL_NO_STREAM, fence);
         return CUDA_SUCCESS;
     }
     if ((block->tag & TAG_EXPORTED) != 0) {

@@ -32,6 +32,18 @@ void trace_wait(uint64_t begin_ns, int result, uint16_t context)
     assert_int_equal(begin_ns, 0);
 }
 
+void debug_put_off_passed(struct context *context, uint64_t fence)
+{
+    assert_non_null(context);
+    assert_true(fence & 1);
+}
+
+void debug_put_off_forget(const struct context *context, uint64_t fence)
+{
+    assert_non_null(context);
+    assert_true(fence & 1);
+}
+
 void trace_fence(uint64_t stream, uint16_t context)
 {
     (void)stream, (void)context;
