@@ -173,7 +173,7 @@ $(BUILD)/unit/test_trace_file: $(BUILD)/obj/shim/trace.o
 $(BUILD)/unit/test_report: $(BUILD)/obj/tools/report/read.o
 $(BUILD)/unit/test_report: UNIT_LINK := -ljansson
 $(BUILD)/unit/test_histogram: $(BUILD)/obj/shim/latency.o
-$(BUILD)/unit/test_order: $(patsubst %,$(BUILD)/obj/shim/%.o,deferred fence wait)
+$(BUILD)/unit/test_order: $(patsubst %,$(BUILD)/obj/shim/%.o,deferred fence lazy_fence wait)
 
 units: $(UNITS)
 

@@ -13,6 +13,7 @@
 
 #include "../pool/asymmetric.h"
 #include "driver.h"
+#include "lazy_fence.h"
 #include "process.h"
 
 enum { CAPTURES_MAX = 256, PLACES = 256 };
@@ -201,6 +202,7 @@ struct capture_key capture_begin_enter(CUstream stream, bool ptsz)
     struct capture_key key = key_of(stream, ptsz);
     key.context = context_of_stream(stream, key.id != 0);
     gate_close();
+    lazy_fences_before_capture();
     return key;
 }
 

@@ -19,6 +19,7 @@
 #include "figures.h"
 #include "forwarded.h"
 #include "ipc.h"
+#include "lazy_fence.h"
 #include "options.h"
 #include "trace.h"
 
@@ -285,6 +286,7 @@ struct context *contexts_drop_begin(CUcontext handle)
     ipc_export_forget(context->pool);
     trace_event(TRACE_CONTEXT_END, trace_clock(), (uint64_t)(uintptr_t)handle,
                 (uint64_t)context->device->handle, 0, context_number(context));
+    lazy_fences_context_ends(context);
     if (context->vmm)
         pool_close(context->pool); /* its memory is given back when no kernel can touch it */
     else
@@ -299,6 +301,7 @@ void contexts_drop_end(struct context *context)
     struct pool *pool = context->pool;
     if (context->vmm)
         pool_destroy(pool, true);
+    lazy_fences_context_ends(context); /* a free of another thread's came between */
     fence_forget_context(context);
     capture_forget_context(context->dropping);
     pthread_mutex_lock(&registry_lock);

@@ -3,6 +3,10 @@
  * A fence number is odd for "the next wait" (the wait's number in the upper bits) and even for an
  * event (its index + 1). Entries live in chunks that are mapped on demand and never unmapped; each
  * keeps its event for the context that made it, since an event belongs to a context.
+ *
+ * An open fence is one whose event is not recorded yet (lazy_fence.c). Who holds an entry, whether
+ * it is open and for whom are one word, so that a holder joins with one compare-and-swap, and none
+ * joins once it is closed. An open entry stays when nobody holds it.
  */
 #define _GNU_SOURCE
 #include "fence.h"
@@ -11,8 +15,10 @@
 #include <sys/mman.h>
 
 #include "capture.h"
+#include "clock.h"
 #include "debug.h"
 #include "driver.h"
+#include "lazy_fence.h"
 #include "trace.h"
 #include "wait.h"
 
@@ -22,9 +28,15 @@ struct entry {
     CUevent event;               /* NULL: none made yet */
     const struct context *owner; /* the context the event belongs to; NULL: none */
     uint32_t next;               /* index + 1 of the next free entry */
-    uint32_t holders;            /* blocks that wait for this fence; 0: the entry is free */
     bool passed;                 /* was found to have passed; valid while held */
+    bool failed;                 /* will never be recorded */
+    struct lazy_stream *lazy;    /* that it is to be recorded for; NULL: it is. Atomic */
+    uint64_t holders;            /* the key of who opened it, HOLDERS_OPEN, and how many blocks wait
+                                    for this fence; neither open nor held: the entry is free */
 };
+
+#define HOLDERS_KEY_SHIFT 32
+#define HOLDERS_OPEN      ((uint64_t)1 << 31)
 
 static struct entry *chunks[CHUNKS_MAX];
 static uint32_t entry_count;
@@ -185,6 +197,69 @@ void fence_share(uint64_t fence, uint32_t holders)
     __atomic_store_n(&entry_at(fence_index(fence))->holders, holders, __ATOMIC_RELEASE);
 }
 
+/* --- open fences ------------------------------------------------------------------------------ */
+
+bool fence_open(const struct context *context, struct lazy_stream *lazy, uint32_t key,
+                uint64_t *fence_out)
+{
+    uint32_t index;
+    if (!event_take(context, &index))
+        return false;
+    struct entry *entry = entry_at(index);
+    __atomic_store_n(&entry->lazy, lazy, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->holders, (uint64_t)key << HOLDERS_KEY_SHIFT | HOLDERS_OPEN | 1,
+                     __ATOMIC_RELEASE);
+    *fence_out = event_fence(index);
+    return true;
+}
+
+bool fence_join(uint64_t fence, uint32_t key)
+{
+    struct entry *entry = entry_at(fence_index(fence));
+    uint64_t word = __atomic_load_n(&entry->holders, __ATOMIC_ACQUIRE);
+    while (word >> HOLDERS_KEY_SHIFT == key && (word & HOLDERS_OPEN) != 0)
+        if (__atomic_compare_exchange_n(&entry->holders, &word, word + 1, true, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE))
+            return true;
+    return false;
+}
+
+bool fence_unrecorded(uint64_t fence)
+{
+    return __atomic_load_n(&entry_at(fence_index(fence))->lazy, __ATOMIC_ACQUIRE) != NULL;
+}
+
+bool fence_close(uint64_t fence, uint32_t key, CUevent *event_out, bool *held_out)
+{
+    struct entry *entry = entry_at(fence_index(fence));
+    uint64_t word = __atomic_load_n(&entry->holders, __ATOMIC_ACQUIRE);
+    do {
+        if (word >> HOLDERS_KEY_SHIFT != key || (word & HOLDERS_OPEN) == 0)
+            return false;
+    } while (!__atomic_compare_exchange_n(&entry->holders, &word, word - HOLDERS_OPEN + 1, true,
+                                          __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    *event_out = entry->event;
+    *held_out = (word & (HOLDERS_OPEN - 1)) != 0;
+    return true;
+}
+
+void fence_closed(uint64_t fence, enum fence_outcome outcome)
+{
+    struct entry *entry = entry_at(fence_index(fence));
+    if (outcome == FENCE_AS_BEFORE) {
+        __atomic_add_fetch(&entry->holders, HOLDERS_OPEN - 1, __ATOMIC_RELEASE);
+        return;
+    }
+    if (outcome == FENCE_PASSED)
+        __atomic_store_n(&entry->passed, true, __ATOMIC_RELAXED);
+    if (outcome == FENCE_NEVER)
+        __atomic_store_n(&entry->failed, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->lazy, NULL, __ATOMIC_RELEASE);
+    fence_drop(NULL, fence);
+}
+
+/* --- asking ----------------------------------------------------------------------------------- */
+
 uint64_t fence_after_next_wait(struct context *context)
 {
     uint32_t needed = __atomic_add_fetch(&context->waits_needed, 1, __ATOMIC_SEQ_CST);
@@ -213,10 +288,11 @@ static enum backing_fence_state state_of(CUresult result)
 static enum backing_fence_state event_ask(uint64_t fence, CUresult (*ask)(CUevent))
 {
     CUstreamCaptureMode mode;
-    if (ask == NULL)
+    const struct entry *entry = entry_at(fence_index(fence));
+    if (ask == NULL || __atomic_load_n(&entry->failed, __ATOMIC_RELAXED))
         return BACKING_FENCE_FAILED;
     capture_relax(&mode);
-    CUresult result = ask(entry_at(fence_index(fence))->event);
+    CUresult result = ask(entry->event);
     capture_restore(&mode);
     return state_of(result);
 }
@@ -230,6 +306,17 @@ static bool wait_passed(struct context *context, uint64_t fence)
     return passed;
 }
 
+/* Again and again for so long. */
+static enum backing_fence_state event_ask_for(uint64_t fence, uint64_t worth_ns)
+{
+    uint64_t until_ns = worth_ns > 0 ? clock_ns() + worth_ns : 0;
+    enum backing_fence_state state;
+    do
+        state = event_ask(fence, real_cuEventQuery);
+    while (state == BACKING_FENCE_PENDING && worth_ns > 0 && clock_ns() < until_ns);
+    return state;
+}
+
 enum backing_fence_state fence_poll(void *self, uint64_t fence)
 {
 #ifdef VRAMALLOC_PLANT_NO_FENCE /* make planted: this one tests/gpu/canary.cu must find as well */
@@ -237,12 +324,16 @@ enum backing_fence_state fence_poll(void *self, uint64_t fence)
 #endif
     if ((fence & 1) != 0)
         return wait_passed(self, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_PENDING;
-    bool *passed = &entry_at(fence_index(fence))->passed;
-    if (__atomic_load_n(passed, __ATOMIC_RELAXED))
+    struct entry *entry = entry_at(fence_index(fence));
+    struct lazy_stream *lazy = __atomic_load_n(&entry->lazy, __ATOMIC_ACQUIRE);
+    uint64_t worth_ns = 0;
+    if (lazy != NULL && !lazy_fence_record(lazy, fence, &worth_ns))
+        return BACKING_FENCE_PENDING;
+    if (__atomic_load_n(&entry->passed, __ATOMIC_RELAXED))
         return BACKING_FENCE_PASSED;
-    enum backing_fence_state state = event_ask(fence, real_cuEventQuery);
+    enum backing_fence_state state = event_ask_for(fence, worth_ns);
     if (state == BACKING_FENCE_PASSED)
-        __atomic_store_n(passed, true, __ATOMIC_RELAXED);
+        __atomic_store_n(&entry->passed, true, __ATOMIC_RELAXED);
     return state;
 }
 
@@ -255,6 +346,12 @@ enum backing_fence_state fence_wait(void *self, uint64_t fence)
             wait_as_free(context, context->handle, &later);
         return wait_passed(context, fence) ? BACKING_FENCE_PASSED : BACKING_FENCE_FAILED;
     }
+    struct entry *entry = entry_at(fence_index(fence));
+    struct lazy_stream *lazy = __atomic_load_n(&entry->lazy, __ATOMIC_ACQUIRE);
+    if (lazy != NULL && !lazy_fence_record_soon(lazy, fence))
+        return BACKING_FENCE_FAILED;
+    if (__atomic_load_n(&entry->passed, __ATOMIC_RELAXED))
+        return BACKING_FENCE_PASSED;
     uint64_t begin_ns = trace_recent();
     enum backing_fence_state state = event_ask(fence, real_cuEventSynchronize);
     if (begin_ns != 0)
@@ -266,7 +363,8 @@ void fence_drop(void *self, uint64_t fence)
 {
     if ((fence & 1) != 0)
         debug_put_off_forget(self, fence);
-    else if (__atomic_sub_fetch(&entry_at(fence_index(fence))->holders, 1, __ATOMIC_ACQ_REL) == 0)
+    else if ((uint32_t)__atomic_sub_fetch(&entry_at(fence_index(fence))->holders, 1,
+                                          __ATOMIC_ACQ_REL) == 0)
         entry_return(fence_index(fence));
 }
 

@@ -29,6 +29,35 @@ void fence_record_late(uint64_t fence, CUstream stream, bool ptsz);
  * has no cuCtxRecordEvent, a capture runs, or it fails: wait instead. Cost: 0.2 us. */
 bool fence_after_context(struct context *context, uint64_t *fence_out);
 
+/* --- for lazy_fence.c: an open fence is one whose event is not recorded yet ----------------------
+ */
+
+struct lazy_stream;
+
+/* Makes an open fence, held by the caller, that others join by `key`. False: no event. The context
+ * is current. */
+bool fence_open(const struct context *context, struct lazy_stream *lazy, uint32_t key,
+                uint64_t *fence_out);
+
+/* One more block waits for this fence. False: it is not open, or another one by now. fence: may
+ * have been dropped meanwhile. */
+bool fence_join(uint64_t fence, uint32_t key);
+
+/* From here on nobody joins, and the caller holds it until fence_closed(). False: another thread
+ * was first. held_out: whether anybody else held it. */
+bool fence_close(uint64_t fence, uint32_t key, CUevent *event_out, bool *held_out);
+
+/* It is open, or being recorded. The caller holds it. */
+bool fence_unrecorded(uint64_t fence);
+
+enum fence_outcome {
+    FENCE_RECORDED,
+    FENCE_PASSED, /* no record was needed */
+    FENCE_NEVER,
+    FENCE_AS_BEFORE /* open again */
+};
+void fence_closed(uint64_t fence, enum fence_outcome outcome);
+
 /* Makes a fence of an event, not yet handed in, be held by so many blocks: each drops it once. */
 void fence_share(uint64_t fence, uint32_t holders);
 

@@ -8,6 +8,7 @@
 #include "capture.h"
 #include "devices.h"
 #include "driver.h"
+#include "lazy_fence.h"
 #include "process.h"
 
 CUresult hook_cuStreamBeginCapture(CUstream stream)
@@ -100,6 +101,7 @@ static CUresult stream_destroy(CUstream stream, CUresult (*destroy)(CUstream))
     if (stream == NULL || !process_serves())
         return destroy(stream);
     struct capture_key key = capture_destroy_enter(stream);
+    lazy_fence_stream_ends(stream);
     CUresult result = destroy(stream);
     if (result != CUDA_SUCCESS)
         return result;

@@ -29,6 +29,7 @@
 #include "fence.h"
 #include "forwarded.h"
 #include "ipc.h"
+#include "lazy_fence.h"
 #include "options.h"
 #include "process.h"
 #include "stream_use.h"
@@ -589,7 +590,9 @@ static CUresult free_on_stream(struct context *owner, CUcontext current, CUstrea
     if (current != owner->handle || id == 0 || !stream_is_of(owner, stream, id) ||
         debug_frees_wait())
         return free_after_stream_sync(owner, current, stream, ptsz, block);
-    CUresult result = fence_after_stream(owner, stream, ptsz, &fence);
+    CUresult result = lazy_fence_join(owner, stream, ptsz, id, &fence)
+                          ? CUDA_SUCCESS
+                          : fence_after_stream(owner, stream, ptsz, &fence);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
         return free_after_stream_sync(owner, current, stream, ptsz, block);
     if (result == CUDA_SUCCESS) {

@@ -1,5 +1,6 @@
-/* test_order.c - shim/fence.c, wait.c and deferred.c on a driver of this file, so that another
- * thread's call can come at any moment: `meanwhile` is what it does during the next call of a kind.
+/* test_order.c - shim/fence.c, lazy_fence.c, wait.c and deferred.c on a driver of this file, so
+ * that another thread's call can come at any moment: `meanwhile` is what it does during the next
+ * call of a kind.
  */
 #include "unit.h"
 
@@ -7,6 +8,7 @@
 #include "../../shim/deferred.h"
 #include "../../shim/driver.h"
 #include "../../shim/fence.h"
+#include "../../shim/lazy_fence.h"
 #include "../../shim/options.h"
 #include "../../shim/trace.h"
 #include "../../shim/wait.h"
@@ -66,6 +68,9 @@ static struct {
     int waits;          /* cuCtxSynchronize */
     int frees;          /* cuMemFree of a tiny block */
     bool records_fail;
+    CUstream recorded_on;
+    int records_of_contexts;
+    bool idle; /* streams have no work but the records */
     bool captures;
     uint64_t room; /* bytes of the card that nobody holds */
     void (*meanwhile)(void);
@@ -126,7 +131,8 @@ static CUresult event_create(CUevent *event, unsigned int flags)
 
 static CUresult record(CUevent event, CUstream stream)
 {
-    (void)stream;
+    driver.recorded_on = stream;
+    others_act();
     size_t index = (size_t)(uintptr_t)event - 1;
     if (driver.records_fail || driver.event_of[index] != driver.current)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -134,12 +140,17 @@ static CUresult record(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
+static CUresult stream_query(CUstream stream)
+{
+    (void)stream;
+    return driver.submitted <= driver.done && driver.idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
 static CUresult record_context(CUcontext context, CUevent event)
 {
     assert_ptr_equal(context, driver.current);
-    CUresult result = record(event, NULL);
-    others_act();
-    return result;
+    driver.records_of_contexts++;
+    return record(event, NULL);
 }
 
 static CUresult query(CUevent event)
@@ -178,6 +189,7 @@ CUresult (*real_cuEventCreate)(CUevent *, unsigned int) = event_create;
 CUresult (*real_cuEventRecord)(CUevent, CUstream) = record;
 CUresult (*real_cuEventRecord_ptsz)(CUevent, CUstream) = record;
 CUresult (*real_cuEventQuery)(CUevent) = query;
+CUresult (*real_cuStreamQuery)(CUstream) = stream_query;
 CUresult (*real_cuEventSynchronize)(CUevent) = event_wait;
 CUresult (*real_cuMemAlloc_v2)(CUdeviceptr *, size_t) = tiny_take;
 CUresult (*real_cuMemFree_v2)(CUdeviceptr) = tiny_free;
@@ -279,6 +291,7 @@ static int setup(void **state)
 static void context_end(struct context *context)
 {
     pool_destroy(context->pool, true);
+    lazy_fences_context_ends(context);
     fence_forget_context(context);
     deferred_destroy(context->deferred);
 }
@@ -450,6 +463,268 @@ static void a_batch_without_fence_or_room_waits(void **state)
     assert_int_equal(driver.waits, 1);
 }
 
+/* --- fences recorded when they are asked for
+ * ------------------------------------------------------ */
+
+static const CUstream stream_a = (CUstream)(uintptr_t)0xa0, stream_b = (CUstream)(uintptr_t)0xb0;
+
+static uint64_t lazy_id; /* of stream_a; a new one for each test */
+
+static uint64_t joined(CUstream stream, uint64_t id)
+{
+    uint64_t fence = 0;
+    assert_true(lazy_fence_join(&one, stream, false, id, &fence));
+    return fence;
+}
+
+static bool joins(CUstream stream, uint64_t id)
+{
+    uint64_t fence = 0;
+    bool so = lazy_fence_join(&one, stream, false, id, &fence);
+    if (so)
+        fence_drop(&one, fence);
+    return so;
+}
+
+static int lazy_setup(void **state)
+{
+    static uint64_t last_id = 1000;
+    lazy_id = last_id += 10;
+    return setup(state);
+}
+
+static void frees_of_a_stream_call_nothing(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id), other = joined(stream_b, lazy_id + 1);
+    size_t events = driver.events;
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(joined(stream_a, lazy_id), fence);
+        fence_drop(&one, fence);
+    }
+    assert_int_not_equal(fence, other);
+    fence_drop(&one, fence);
+    fence_drop(&one, other);
+    assert_int_equal(joined(stream_a, lazy_id),
+                     fence); /* nobody held it: it is still the stream's */
+    assert_int_equal(driver.submitted, 0);
+    assert_int_equal(driver.events, events);
+    fence_drop(&one, fence);
+}
+
+static void who_asks_has_it_recorded(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id);
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PENDING);
+    assert_int_equal(driver.submitted, 1);
+    assert_ptr_equal(driver.recorded_on, stream_a);
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PENDING);
+    assert_int_equal(driver.submitted, 1);
+    for (int i = 0; i < 64; i++)
+        assert_false(joins(stream_a, lazy_id)); /* others are waiting: each records its own */
+    uint64_t next = joined(stream_a, lazy_id);
+    driver.done = 1;
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PASSED);
+    assert_int_equal(fence_wait(&one, next), BACKING_FENCE_PASSED);
+    assert_int_equal(driver.submitted, 2);
+    fence_drop(&one, fence);
+    fence_drop(&one, next);
+}
+
+static bool joined_meanwhile;
+
+static void join_another(void)
+{
+    driver.meanwhile = NULL;
+    joined_meanwhile = joins(stream_a, lazy_id);
+}
+
+/* What is freed while the event is recorded is not behind it. */
+static void none_joins_what_is_recorded(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id);
+    joined_meanwhile = true;
+    driver.meanwhile = join_another;
+    assert_int_equal(fence_wait(&one, fence), BACKING_FENCE_PASSED);
+    assert_false(joined_meanwhile);
+    uint64_t next = joined(stream_a, lazy_id);
+    assert_int_not_equal(next, fence);
+    fence_drop(&one, fence);
+    fence_drop(&one, next);
+}
+
+static void an_idle_stream_needs_no_event(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id);
+    driver.idle = true;
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PASSED);
+    assert_int_equal(driver.submitted, 0);
+    fence_drop(&one, fence);
+}
+
+static void the_end_of_a_stream_records(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id), other = joined(stream_b, lazy_id + 1);
+    lazy_fence_stream_ends(stream_a);
+    assert_int_equal(driver.submitted, 1);
+    assert_ptr_equal(driver.recorded_on, stream_a);
+    uint64_t again = joined(stream_a, lazy_id + 2); /* another one with its handle */
+    assert_int_not_equal(again, fence);
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PENDING);
+    assert_int_equal(driver.submitted, 1);
+    driver.done = 1;
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PASSED);
+    assert_int_equal(fence_poll(&one, again), BACKING_FENCE_PENDING);
+    lazy_fence_stream_ends(stream_b);
+    assert_int_equal(driver.submitted, 3);
+    fence_drop(&one, fence);
+    fence_drop(&one, other);
+    lazy_fence_stream_ends(stream_a);
+    assert_int_equal(driver.submitted, 3); /* it was recorded when it was asked for */
+    fence_drop(&one, again);
+}
+
+static void what_no_block_waits_for_is_not_recorded(void **state)
+{
+    (void)state;
+    fence_drop(&one, joined(stream_a, lazy_id));
+    lazy_fences_before_capture();
+    fence_drop(&one, joined(stream_a, lazy_id));
+    lazy_fence_stream_ends(stream_a);
+    assert_int_equal(driver.submitted, 0);
+    fence_drop(&one, fence_in(&one));
+    fence_drop(&one, fence_in(&one));
+    assert_int_equal(driver.events, 1); /* and it is used again */
+}
+
+static void captures_find_all_recorded(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id), other = joined(stream_b, lazy_id + 1);
+    lazy_fences_before_capture();
+    assert_int_equal(driver.submitted, 2);
+    driver.captures = true;
+    assert_false(joins(stream_a, lazy_id));
+    driver.done = 2;
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PASSED);
+    assert_int_equal(fence_wait(&one, other), BACKING_FENCE_PASSED);
+    fence_drop(&one, fence);
+    fence_drop(&one, other);
+}
+
+/* Where the driver refused before a capture, nothing is recorded while it is in progress. */
+static void nothing_is_recorded_in_a_capture(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id), other = joined(stream_b, lazy_id + 1);
+    driver.records_fail = true;
+    lazy_fences_before_capture();
+    driver.records_fail = false;
+    driver.captures = true;
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PENDING);
+    assert_int_equal(fence_wait(&one, fence), BACKING_FENCE_FAILED);
+    lazy_fence_stream_ends(stream_b);
+    assert_int_equal(driver.submitted, 0);
+    driver.captures = false;
+    assert_int_equal(fence_wait(&one, fence), BACKING_FENCE_PASSED);
+    assert_int_equal(driver.submitted, 1);
+    assert_int_equal(fence_poll(&one, other), BACKING_FENCE_FAILED); /* its stream is gone */
+    fence_drop(&one, fence);
+    fence_drop(&one, other);
+}
+
+static void a_refused_record_is_made_later(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id), other = joined(stream_b, lazy_id + 1);
+    driver.records_fail = true;
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PENDING);
+    assert_int_equal(fence_wait(&one, fence), BACKING_FENCE_FAILED);
+    lazy_fence_stream_ends(stream_b); /* too late */
+    driver.records_fail = false;
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PENDING);
+    assert_int_equal(driver.submitted, 1);
+    driver.done = 1;
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_PASSED);
+    assert_int_equal(fence_poll(&one, other), BACKING_FENCE_FAILED);
+    assert_int_equal(fence_wait(&one, other), BACKING_FENCE_FAILED);
+    fence_drop(&one, fence);
+    fence_drop(&one, other);
+}
+
+static void the_end_of_a_context_records_nothing(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id);
+    lazy_fences_context_ends(&two);
+    assert_int_equal(joined(stream_a, lazy_id), fence);
+    lazy_fences_context_ends(&one);
+    driver.done = 10;
+    assert_int_equal(fence_poll(&one, fence), BACKING_FENCE_FAILED);
+    assert_int_equal(driver.submitted, 0);
+    fence_drop(&one, fence);
+    fence_drop(&one, fence);
+}
+
+/* Later work of other streams must not wait for a record on the legacy stream. */
+static void the_legacy_stream_is_not_recorded_on(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(NULL, lazy_id);
+    assert_int_equal(joined(CU_STREAM_LEGACY, lazy_id), fence);
+    fence_poll(&one, fence);
+    assert_int_equal(driver.records_of_contexts, 1);
+    fence_drop(&one, fence);
+    fence_drop(&one, fence);
+    lazy_fences_context_ends(&one);
+    CUresult (*record_of_contexts)(CUcontext, CUevent) = real_cuCtxRecordEvent;
+    real_cuCtxRecordEvent = NULL;
+    bool joins_legacy = joins(NULL, lazy_id + 1), joins_other = joins(stream_a, lazy_id + 2);
+    real_cuCtxRecordEvent = record_of_contexts;
+    assert_false(joins_legacy);
+    assert_true(joins_other);
+}
+
+static void the_stream_of_a_thread_records_at_once(void **state)
+{
+    (void)state;
+    uint64_t fence;
+    assert_false(lazy_fence_join(&one, CU_STREAM_PER_THREAD, false, lazy_id, &fence));
+    assert_false(lazy_fence_join(&one, NULL, true, lazy_id, &fence));
+    device.green_made = true;
+    assert_false(joins(stream_a, lazy_id));
+    device.green_made = false;
+}
+
+/* The stream of a context that is not current. */
+static void the_context_is_entered(void **state)
+{
+    (void)state;
+    uint64_t fence = joined(stream_a, lazy_id);
+    driver.current = two.handle;
+    fence_poll(&one, fence);
+    assert_int_equal(driver.submitted, 1);
+    fence_drop(&one, fence);
+}
+
+static void streams_beyond_the_table_record_at_once(void **state)
+{
+    (void)state;
+    int streams = 0;
+    while (streams < 1000 &&
+           joins((CUstream)(uintptr_t)(0x1000 + streams), lazy_id * 1000 + (uint64_t)streams)) {
+        lazy_fences_before_capture(); /* the event is free for the next one */
+        streams++;
+    }
+    assert_in_range(streams, 16, 999);
+    lazy_fences_context_ends(&one);
+    assert_true(joins(stream_a, lazy_id));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -461,6 +736,23 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_free_after_the_fence_is_not_of_its_batch, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_batch_without_fence_or_room_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(frees_of_a_stream_call_nothing, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(who_asks_has_it_recorded, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(none_joins_what_is_recorded, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(an_idle_stream_needs_no_event, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(the_end_of_a_stream_records, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(what_no_block_waits_for_is_not_recorded, lazy_setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(captures_find_all_recorded, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_recorded_in_a_capture, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(a_refused_record_is_made_later, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(the_end_of_a_context_records_nothing, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(the_legacy_stream_is_not_recorded_on, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(the_stream_of_a_thread_records_at_once, lazy_setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_context_is_entered, lazy_setup, teardown),
+        cmocka_unit_test_setup_teardown(streams_beyond_the_table_record_at_once, lazy_setup,
+                                        teardown),
     };
     return cmocka_run_group_tests_name("order", tests, NULL, NULL);
 }
