@@ -1,4 +1,5 @@
-/* Holds as many blocks of 40 MiB as it is told to, and gives them back; "oom": asks for more than any card has, too. */
+/* Holds as many blocks of 40 MiB as it is told to, and gives them back; "oom": asks for more than
+ * any card has, too. */
 #include "victim.h"
 
 enum { BLOCKS_MAX = 64 };
