@@ -9,8 +9,9 @@
  * A fence speaks for its own block only. Two threads that free on one stream may hand in their
  * fences in another order than they recorded them, so a later one in the list that has passed says
  * nothing of an earlier one. A collector asks from the oldest on and leaves a stream at the first
- * that has not passed; each fence answers "passed" once, so that is one question a block, and one a
- * stream. It goes on behind a fence that failed, and where no stream orders the blocks.
+ * that has not passed; blocks in a row that share a fence are one question. So that is one question
+ * a fence, and one a stream. It goes on behind a fence that failed, and where no stream orders the
+ * blocks.
  *
  * Fences are asked without the pool's lock. The collector marks the record it asks about as polled;
  * a polled record stays in its stream's list, whoever takes the block meanwhile: it is marked as
@@ -326,15 +327,18 @@ static void stream_collect(struct pool *pool, struct limbo_stream *stream, bool 
 {
     int misses = MISSES_MAX;
     uint64_t blocks = stream->blocks;
+    struct pending *passed = NULL; /* the latest; its fence is held until the end */
     struct pending *next;
     for (struct pending *p = stream->oldest; p != NULL && blocks > 0 && misses > 0; p = next) {
-        enum backing_fence_state state = pending_ask(pool, p, wait);
+        enum backing_fence_state state = passed != NULL && passed->fence == p->fence
+                                             ? BACKING_FENCE_PASSED
+                                             : pending_ask(pool, p, wait);
         next = p->next;
         blocks--;
         if (p->detached)
             pending_end(p, collected);
         else if (state == BACKING_FENCE_PASSED)
-            pending_pass(pool, p, collected);
+            pending_pass(pool, passed = p, collected);
         else if (!wait && state == BACKING_FENCE_PENDING && stream->id != POOL_NO_STREAM)
             misses = 0;
         else if (!wait)

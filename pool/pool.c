@@ -452,16 +452,36 @@ static void patience_lost(struct pool *pool, uint64_t collected)
     lock_give(&pool->lock);
 }
 
+/* How much had passed by now, whoever collected it. */
+static uint64_t collected_so_far(struct pool *pool)
+{
+    lock_take(&pool->lock);
+    uint64_t collected = pool->collected;
+    lock_give(&pool->lock);
+    return collected;
+}
+
+static void frees_hand_in(struct pool *pool)
+{
+    if (pool->backing.frees_due != NULL)
+        pool->backing.frees_due(pool->backing.self);
+}
+
 /* Asks again and again whether the GPU is done with enough, for a short time, and as long as enough
- * is pending. No lock is held meanwhile. */
+ * is pending. No lock is held meanwhile. Others free meanwhile as well, and what they keep back may
+ * be all there is: several threads would wait here for each other. */
 static bool take_patiently(struct pool *pool, struct request *request, uint64_t *address_out)
 {
-    uint64_t need_bytes = request->pages * POOL_PAGE_BYTES, collected, now;
+    uint64_t need_bytes = request->pages * POOL_PAGE_BYTES, collected, seen, now;
     if (!patience_pays(pool, need_bytes, &collected))
         return false;
     uint64_t until_us = clock_us() + pool->config.patience_us;
+    now = collected;
     do {
-        if (pool_collect(pool) > 0 && take(pool, request, HOLES_MEANT, address_out))
+        seen = now;
+        frees_hand_in(pool);
+        pool_collect(pool);
+        if (collected_so_far(pool) != seen && take(pool, request, HOLES_MEANT, address_out))
             return true;
         sched_yield();
     } while (clock_us() < until_us && patience_pays(pool, need_bytes, &now));
@@ -568,8 +588,7 @@ static bool take_climbing(struct pool *pool, struct request *request, uint64_t *
     lock_give(&pool->lock);
     if (take_kept(pool, request, address_out))
         return true;
-    if (pool->backing.frees_due != NULL)
-        pool->backing.frees_due(pool->backing.self);
+    frees_hand_in(pool);
     return (pool_collect(pool) > 0 && take(pool, request, HOLES_MEANT, address_out)) ||
            take_patiently(pool, request, address_out) ||
            take_growing(pool, request, false, address_out) ||

@@ -170,7 +170,9 @@ static void fence_drop(void *self, uint64_t fence)
 {
     struct sim_backing *sim = self;
     pthread_mutex_lock(&sim->lock);
-    if (fence == 0 || fence > sim->fences || sim->fence_dropped[fence]++)
+    if (fence != 0 && fence <= sim->fences && sim->fence_more[fence] > 0)
+        sim->fence_more[fence]--;
+    else if (fence == 0 || fence > sim->fences || sim->fence_dropped[fence]++)
         misuse(sim, "a fence was dropped that is not there");
     pthread_mutex_unlock(&sim->lock);
 }
@@ -194,6 +196,8 @@ struct sim_backing *sim_backing_create(uint64_t card_bytes)
     sim->parts = getenv("SIM_PARTS") != NULL;
     sim->fence_time = calloc(SIM_FENCES_MAX, sizeof(*sim->fence_time));
     sim->fence_dropped = calloc(SIM_FENCES_MAX, sizeof(*sim->fence_dropped));
+    sim->fence_more = calloc(SIM_FENCES_MAX, sizeof(*sim->fence_more));
+    assert_non_null(sim->fence_more);
     sim->unit_used = calloc(SIM_UNITS, sizeof(*sim->unit_used));
     sim->segment_bytes = calloc(SIM_UNITS, sizeof(*sim->segment_bytes));
     sim->fail_status = BACKING_NO_MEMORY;
@@ -214,6 +218,7 @@ void sim_backing_destroy(struct sim_backing *sim)
     pthread_mutex_destroy(&sim->lock);
     free(sim->fence_time);
     free(sim->fence_dropped);
+    free(sim->fence_more);
     free(sim->unit_used);
     free(sim->segment_bytes);
     free(sim->part_bytes);
@@ -252,6 +257,13 @@ uint64_t sim_backing_fence(struct sim_backing *sim, uint64_t time)
     assert_true(fence < SIM_FENCES_MAX);
     sim->fence_time[fence] = time;
     pthread_mutex_unlock(&sim->lock);
+    return fence;
+}
+
+uint64_t sim_backing_fence_shared(struct sim_backing *sim, uint64_t time, uint32_t blocks)
+{
+    uint64_t fence = sim_backing_fence(sim, time);
+    sim->fence_more[fence] = blocks - 1;
     return fence;
 }
 

@@ -42,6 +42,7 @@ struct sim_backing {
     uint64_t fences;                 /* handed out: 1 .. fences */
     uint64_t *fence_time;
     uint8_t *fence_dropped;
+    uint32_t *fence_more;    /* it may be dropped so many more times */
     uint8_t *unit_used;      /* of the address space */
     uint64_t *segment_bytes; /* by its first unit; 0: no segment starts here */
     uint64_t *part_bytes;    /* by its first unit; 0: no part that is backed starts here */
@@ -56,6 +57,9 @@ struct backing sim_backing_get(struct sim_backing *sim);
 
 /* A fence that passes when sim->now reaches `time`. */
 uint64_t sim_backing_fence(struct sim_backing *sim, uint64_t time);
+
+/* A fence for so many blocks. */
+uint64_t sim_backing_fence_shared(struct sim_backing *sim, uint64_t time, uint32_t blocks);
 
 /* The clock goes on. Other threads may use the backing meanwhile. */
 void sim_backing_advance(struct sim_backing *sim, uint64_t time);
