@@ -165,6 +165,13 @@ struct run_index {
     uint64_t filled[DOMAIN_COUNT];                     /* bit i: tree[..][i] is not empty */
 };
 
+/* A segment that was given back and got again at once: see arena.c. */
+struct returning {
+    uint64_t bytes;    /* of the segment given back last */
+    uint64_t at_frees; /* that the pool had seen then */
+    uint32_t times;    /* in turn that one of this length was asked for soon after */
+};
+
 struct pool {
     struct lock lock;
     pthread_mutex_t growth;
@@ -185,6 +192,7 @@ struct pool {
     bool arena_is_default;      /* its size was not asked for */
     bool scarce;                /* see arena.c; as of the last growth */
     uint64_t segment_max_bytes; /* of one that is not a block's own */
+    struct returning returning;
     struct run_index index;
     struct slab_class classes[SIZE_CLASS_COUNT];
     uint32_t empty_slabs;
