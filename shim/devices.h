@@ -23,7 +23,7 @@
 #include "process.h"
 #include "report.h"
 
-/* The pool's tag of a block, in bits. */
+/* The pool's tag of a block, in bits; above them its origin (origins.h). */
 enum block_tag {
     TAG_ORDINARY = 0,
     TAG_STREAM_ORDERED = 1, /* a stream-ordered call allocated it */

@@ -9,8 +9,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <time.h>
 
-enum { FIRST_PLACES = 1024 };
+enum { FIRST_PLACES = 1024, VISIT_WAIT_NS = 100000000 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct forwarded_block *table; /* address 0: empty */
@@ -73,7 +74,8 @@ static void entry_drop(struct forwarded_block *entry)
     table[hole].address = 0;
 }
 
-void forwarded_add(CUdeviceptr address, size_t bytes, struct device *device, CUcontext context)
+void forwarded_add(CUdeviceptr address, size_t bytes, struct device *device, CUcontext context,
+                   uint32_t origin)
 {
     if (address == 0 || !process_serves())
         return;
@@ -84,7 +86,7 @@ void forwarded_add(CUdeviceptr address, size_t bytes, struct device *device, CUc
         if (entry->address != 0) /* freed in a way that we do not see */
             entry_drop(entry);
         entry = entry_find(address);
-        *entry = (struct forwarded_block){address, bytes, device, context};
+        *entry = (struct forwarded_block){address, bytes, device, context, origin};
         used++;
         entry_count(entry, 1);
     }
@@ -109,7 +111,7 @@ struct forwarded_block forwarded_take(CUdeviceptr address)
 
 void forwarded_return(const struct forwarded_block *block)
 {
-    forwarded_add(block->address, block->bytes, block->device, block->context);
+    forwarded_add(block->address, block->bytes, block->device, block->context, block->origin);
 }
 
 void forwarded_forget_context(CUcontext context)
@@ -121,4 +123,20 @@ void forwarded_forget_context(CUcontext context)
         while (table[i].address != 0 && table[i].context == context)
             entry_drop(&table[i]); /* another may take its place */
     pthread_mutex_unlock(&table_lock);
+}
+
+bool forwarded_visit(void (*visit)(void *arg, const struct forwarded_block *block), void *arg)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += VISIT_WAIT_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_mutex_timedlock(&table_lock, &until) != 0)
+        return false;
+    for (size_t i = 0; i < places; i++)
+        if (table[i].address != 0)
+            visit(arg, &table[i]);
+    pthread_mutex_unlock(&table_lock);
+    return true;
 }

@@ -19,11 +19,13 @@ struct forwarded_block {
     size_t bytes;
     struct device *device;
     CUcontext context;
+    uint32_t origin; /* who allocated it: origins.h */
 };
 
 /* The driver allocated. context: which ends the block with itself; NULL where none does. Without
  * host memory for the table the block is not counted as live. Cost: O(1). */
-void forwarded_add(CUdeviceptr address, size_t bytes, struct device *device, CUcontext context);
+void forwarded_add(CUdeviceptr address, size_t bytes, struct device *device, CUcontext context,
+                   uint32_t origin);
 
 /* Before the driver is asked to free an address, which may be anything's: afterwards it may be a
  * new block's at once. The answer is for forwarded_return(). Cost: O(1). */
@@ -34,5 +36,9 @@ void forwarded_return(const struct forwarded_block *block);
 
 /* The context is gone, and its blocks with it. Cost: O(blocks). */
 void forwarded_forget_context(CUcontext context);
+
+/* Calls `visit` for each live one; it must not call any of these. Waits 100 ms at most for the
+ * lock: the process may end in a thread that holds it. False: none was visited. Cost: O(blocks). */
+bool forwarded_visit(void (*visit)(void *arg, const struct forwarded_block *block), void *arg);
 
 #endif

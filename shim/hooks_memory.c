@@ -31,6 +31,7 @@
 #include "ipc.h"
 #include "lazy_fence.h"
 #include "options.h"
+#include "origins.h"
 #include "process.h"
 #include "stream_use.h"
 #include "trace.h"
@@ -56,14 +57,14 @@ static CUdeviceptr answered(const CUdeviceptr *dptr, CUresult result)
  * block: its address; 0 where it is a graph's. ending: the context that the block ends with. */
 static CUresult alloc_count_forwarded(struct context *context, struct device *device,
                                       CUresult result, CUdeviceptr block, size_t bytes,
-                                      CUcontext ending)
+                                      CUcontext ending, uint32_t origin)
 {
     DEVICE_COUNT(device, driver_calls, 1);
     process_memory_asked(device != NULL ? device->total_bytes : 0);
     if (result == CUDA_SUCCESS) {
         DEVICE_COUNT(device, alloc_forwarded, 1);
         DEVICE_COUNT(device, forwarded_bytes, bytes);
-        forwarded_add(block, bytes, device, ending);
+        forwarded_add(block, bytes, device, ending, origin);
     } else {
         DEVICE_COUNT(device, alloc_failed, 1);
     }
@@ -145,6 +146,15 @@ static void fault_note(struct context *context, CUresult result)
         __atomic_store_n(&context->faulted, false, __ATOMIC_RELAXED);
 }
 
+/* The end of an allocation that began at begin_ns. */
+static CUresult alloc_end(uint64_t begin_ns, CUresult result, uint32_t origin, size_t bytes)
+{
+    latency_end(LATENCY_ALLOC, begin_ns);
+    if (__builtin_expect(begin_ns != 0, 0))
+        origin_sample(origin, bytes, latency_weight());
+    return result;
+}
+
 /* The end of a traced allocation. */
 static CUresult alloc_traced(const struct trace_call *call, enum trace_kind kind, CUresult result,
                              const CUdeviceptr *dptr, size_t bytes, uint64_t stream)
@@ -154,13 +164,14 @@ static CUresult alloc_traced(const struct trace_call *call, enum trace_kind kind
     return result;
 }
 
-static CUresult mem_alloc(CUdeviceptr *dptr, size_t bytes)
+static CUresult mem_alloc(CUdeviceptr *dptr, size_t bytes, uint32_t origin)
 {
     CUcontext current;
     int saved_errno = errno;
     struct context *context = context_current(&current);
-    bool served = context != NULL && dptr != NULL && bytes != 0 && !ipc_size_learned(bytes) &&
-                  alloc_serve(context, bytes, POOL_NO_STREAM, TAG_ORDINARY, dptr);
+    bool served =
+        context != NULL && dptr != NULL && bytes != 0 && !ipc_size_learned(bytes) &&
+        alloc_serve(context, bytes, POOL_NO_STREAM, TAG_ORDINARY | origin_tag(origin), dptr);
     errno = saved_errno;
     if (served)
         return CUDA_SUCCESS;
@@ -172,23 +183,22 @@ static CUresult mem_alloc(CUdeviceptr *dptr, size_t bytes)
         result = real_cuMemAlloc_v2(dptr, bytes);
     fault_note(context, result);
     return alloc_count_forwarded(context, device_for(context), result, answered(dptr, result),
-                                 bytes, context_ending());
+                                 bytes, context_ending(), origin);
 }
 
-static CUresult mem_alloc_timed(CUdeviceptr *dptr, size_t bytes)
+static CUresult mem_alloc_timed(CUdeviceptr *dptr, size_t bytes, const void *caller)
 {
+    uint32_t origin = origin_of_call(caller, bytes);
     uint64_t begin_ns = latency_begin();
-    CUresult result = mem_alloc(dptr, bytes);
-    latency_end(LATENCY_ALLOC, begin_ns);
-    return result;
+    return alloc_end(begin_ns, mem_alloc(dptr, bytes, origin), origin, bytes);
 }
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 {
     if (!trace_wanted())
-        return mem_alloc_timed(dptr, bytes);
+        return mem_alloc_timed(dptr, bytes, __builtin_return_address(0));
     struct trace_call call = trace_alloc_begin(__builtin_return_address(0));
-    CUresult result = mem_alloc_timed(dptr, bytes);
+    CUresult result = mem_alloc_timed(dptr, bytes, call.caller);
     return alloc_traced(&call, TRACE_ALLOC, result, dptr, bytes, TRACE_STREAM_NONE);
 }
 
@@ -222,7 +232,7 @@ static size_t pitch_unit(struct context *context)
 
 /* False: the driver must answer. */
 static bool pitch_serve(struct context *context, CUdeviceptr *dptr, size_t *pitch, size_t width,
-                        size_t height, unsigned int element_bytes)
+                        size_t height, unsigned int element_bytes, uint32_t origin)
 {
     bool element_known = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
     if (dptr == NULL || pitch == NULL || width == 0 || height == 0 || !element_known)
@@ -234,20 +244,20 @@ static bool pitch_serve(struct context *context, CUdeviceptr *dptr, size_t *pitc
     size_t bytes;
     if (__builtin_mul_overflow(row_bytes, height, &bytes))
         return false;
-    if (!alloc_serve(context, bytes, POOL_NO_STREAM, TAG_ORDINARY, dptr))
+    if (!alloc_serve(context, bytes, POOL_NO_STREAM, TAG_ORDINARY | origin_tag(origin), dptr))
         return false;
     *pitch = row_bytes;
     return true;
 }
 
 static CUresult mem_alloc_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
-                                unsigned int element_bytes)
+                                unsigned int element_bytes, uint32_t origin)
 {
     CUcontext current;
     int saved_errno = errno;
     struct context *context = context_current(&current);
     bool served =
-        context != NULL && pitch_serve(context, dptr, pitch, width, height, element_bytes);
+        context != NULL && pitch_serve(context, dptr, pitch, width, height, element_bytes, origin);
     errno = saved_errno;
     if (served)
         return CUDA_SUCCESS;
@@ -262,25 +272,26 @@ static CUresult mem_alloc_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, 
     if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
         bytes = SIZE_MAX;
     return alloc_count_forwarded(context, device_for(context), result, answered(dptr, result),
-                                 bytes, context_ending());
+                                 bytes, context_ending(), origin);
 }
 
 static CUresult mem_alloc_pitch_timed(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
-                                      unsigned int element_bytes)
+                                      unsigned int element_bytes, const void *caller)
 {
+    uint32_t origin = origin_of_call(caller, width * height);
     uint64_t begin_ns = latency_begin();
-    CUresult result = mem_alloc_pitch(dptr, pitch, width, height, element_bytes);
-    latency_end(LATENCY_ALLOC, begin_ns);
-    return result;
+    CUresult result = mem_alloc_pitch(dptr, pitch, width, height, element_bytes, origin);
+    return alloc_end(begin_ns, result, origin, width * height);
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                                  unsigned int element_bytes)
 {
     if (!trace_wanted())
-        return mem_alloc_pitch_timed(dptr, pitch, width, height, element_bytes);
+        return mem_alloc_pitch_timed(dptr, pitch, width, height, element_bytes,
+                                     __builtin_return_address(0));
     struct trace_call call = trace_alloc_begin(__builtin_return_address(0));
-    CUresult result = mem_alloc_pitch_timed(dptr, pitch, width, height, element_bytes);
+    CUresult result = mem_alloc_pitch_timed(dptr, pitch, width, height, element_bytes, call.caller);
     size_t bytes;
     if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
         bytes = SIZE_MAX;
@@ -484,14 +495,14 @@ static uint64_t stream_servable(struct context *context, CUstream stream, bool p
 }
 
 static bool alloc_async_serve(struct context *context, CUdeviceptr *dptr, size_t bytes,
-                              CUstream stream, bool ptsz)
+                              CUstream stream, bool ptsz, uint32_t origin)
 {
     if (dptr == NULL || bytes == 0 || context->device->default_pool == NULL ||
         __atomic_load_n(&context->device->async_to_driver, __ATOMIC_RELAXED) ||
         __atomic_load_n(&context->device->green_made, __ATOMIC_RELAXED))
         return false;
     uint64_t id = stream_servable(context, stream, ptsz);
-    if (id == 0 || !alloc_serve(context, bytes, id, TAG_STREAM_ORDERED, dptr))
+    if (id == 0 || !alloc_serve(context, bytes, id, TAG_STREAM_ORDERED | origin_tag(origin), dptr))
         return false;
     stream_use_add(context, bytes);
     return true;
@@ -503,12 +514,13 @@ static CUresult real_alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream strea
                 : real_cuMemAllocAsync(dptr, bytes, stream);
 }
 
-static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz)
+static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz,
+                            uint32_t origin)
 {
     CUcontext current;
     int saved_errno = errno;
     struct context *context = context_current(&current);
-    bool served = context != NULL && alloc_async_serve(context, dptr, bytes, stream, ptsz);
+    bool served = context != NULL && alloc_async_serve(context, dptr, bytes, stream, ptsz, origin);
     errno = saved_errno;
     if (!driver_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -525,15 +537,16 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUstream stream, bo
     if (captured)
         DEVICE_COUNT(device, passed_capture, 1);
     return alloc_count_forwarded(context, device, result, captured ? 0 : answered(dptr, result),
-                                 bytes, NULL);
+                                 bytes, NULL, origin);
 }
 
-static CUresult alloc_async_timed(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz)
+static CUresult alloc_async_timed(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool ptsz,
+                                  const void *caller)
 {
+    uint32_t origin = origin_of_call(caller, bytes);
     uint64_t begin_ns = latency_begin();
-    CUresult result = alloc_async(dptr, bytes, stream, ptsz);
-    latency_end(LATENCY_ALLOC, begin_ns);
-    return result;
+    CUresult result = alloc_async(dptr, bytes, stream, ptsz, origin);
+    return alloc_end(begin_ns, result, origin, bytes);
 }
 
 /* With a trace. */
@@ -541,7 +554,7 @@ static CUresult alloc_async_traced(CUdeviceptr *dptr, size_t bytes, CUstream str
                                    const void *caller)
 {
     struct trace_call call = trace_alloc_begin(caller);
-    CUresult result = alloc_async_timed(dptr, bytes, stream, ptsz);
+    CUresult result = alloc_async_timed(dptr, bytes, stream, ptsz, caller);
     return alloc_traced(&call, TRACE_ALLOC_ASYNC, result, dptr, bytes, trace_stream(stream, ptsz));
 }
 
@@ -549,14 +562,14 @@ CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     if (trace_wanted())
         return alloc_async_traced(dptr, bytes, stream, false, __builtin_return_address(0));
-    return alloc_async_timed(dptr, bytes, stream, false);
+    return alloc_async_timed(dptr, bytes, stream, false, __builtin_return_address(0));
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     if (trace_wanted())
         return alloc_async_traced(dptr, bytes, stream, true, __builtin_return_address(0));
-    return alloc_async_timed(dptr, bytes, stream, true);
+    return alloc_async_timed(dptr, bytes, stream, true, __builtin_return_address(0));
 }
 
 static CUresult real_free_async(CUdeviceptr dptr, CUstream stream, bool ptsz)

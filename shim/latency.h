@@ -67,6 +67,12 @@ static inline void latency_end(enum latency_kind kind, uint64_t begin_ns)
         latency_record(kind, begin_ns);
 }
 
+/* How many calls the present one stands for, where it is timed. */
+static inline uint32_t latency_weight(void)
+{
+    return latency_thread.weight;
+}
+
 /* The device to which the present free counts. */
 static inline void latency_of(struct device *device)
 {

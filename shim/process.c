@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "options.h"
+#include "origins.h"
 #include "reporter.h"
 #include "trace.h"
 
@@ -55,6 +56,7 @@ void process_start(void)
 {
     int saved_errno = errno;
     options_load();
+    origins_settle();
     trace_settle();
     if (options.verbose)
         options_print();
