@@ -35,7 +35,7 @@ POOL_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard pool/*.c))
 SHIM_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard shim/*.c)) $(BUILD)/obj/shim/dlsym_$(ARCH).o
 SIM_OBJECTS  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/sim/*.c))
 RUN_OBJECTS  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/runtime/*.c))
-REPORT_OBJECTS := $(patsubst %,$(BUILD)/obj/shim/%.o,report report_text report_json report_latency report_path advice histogram rank options signal_name log text units)
+REPORT_OBJECTS := $(patsubst %,$(BUILD)/obj/shim/%.o,report report_text report_json report_latency report_origins report_path modules advice histogram rank options signal_name log text units)
 
 UNIT_HELPERS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)) \
                   $(filter-out tools/replay/replay.c,$(wildcard tools/replay/*.c)) $(filter-out %/main.c,$(wildcard tools/common/*.c tools/trace/*.c tools/tune/*.c)))

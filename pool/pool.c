@@ -944,10 +944,11 @@ static void slab_visit(struct run *run, void (*visit)(void *, const struct pool_
     }
 }
 
-void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
+bool pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
                      void *arg)
 {
-    lock_take(&pool->lock);
+    if (!lock_take_for(&pool->lock, READ_WAIT_NS))
+        return false;
     caches_stop(pool);
     for (struct segment *s = pool->closed ? NULL : pool->segments; s != NULL; s = s->next) {
         struct run *run;
@@ -965,6 +966,7 @@ void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct po
     }
     caches_resume(pool);
     lock_give(&pool->lock);
+    return true;
 }
 
 /* How far a visit has come. While memory neither comes nor goes its place stays one where a run

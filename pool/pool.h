@@ -212,8 +212,9 @@ uint64_t pool_available_bytes(struct pool *pool, uint64_t device_free_bytes);
 uint64_t pool_releasable_bytes(struct pool *pool);
 
 /* Calls `visit` for each live block, in address order within a segment. The lock is held: `visit`
- * must not call the pool. */
-void pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
+ * must not call the pool. Waits for the lock as pool_stats_read() does; false: it was not to be
+ * had, and nothing was visited. */
+bool pool_visit_live(struct pool *pool, void (*visit)(void *arg, const struct pool_block *block),
                      void *arg);
 
 /* Calls `visit` for each range of addresses under which the pool has memory. `visit` may take its

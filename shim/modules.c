@@ -11,12 +11,15 @@
 #include <limits.h>
 #include <link.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MODULES_MAX = 512, PATHS_BYTES = 64 << 10 };
+#include "text.h"
 
-static struct module modules[MODULES_MAX];
+enum { MODULES_MAX = 512, PATHS_BYTES = 64 << 10, SHOWN_BYTES = 256 };
+
+static struct loaded_module modules[MODULES_MAX];
 static uint32_t module_count; /* atomic: entries below it are complete */
 static char paths[PATHS_BYTES];
 static size_t paths_used;
@@ -70,7 +73,7 @@ static uint32_t module_number(const struct dl_phdr_info *info)
             return i + 1;
     if (module_count == MODULES_MAX || bytes > PATHS_BYTES - paths_used)
         return 0;
-    struct module *module = &modules[module_count];
+    struct loaded_module *module = &modules[module_count];
     module->path = memcpy(paths + paths_used, path, bytes);
     paths_used += bytes;
     module->base = info->dlpi_addr;
@@ -101,7 +104,7 @@ struct module_place modules_find(uint64_t address)
     int saved_errno = errno;
     dl_iterate_phdr(object_look, &search);
     if (search.place.module > module_count) { /* a new one; its file is not for the loader's lock */
-        struct module *module = &modules[module_count];
+        struct loaded_module *module = &modules[module_count];
         if (stat(module->path, &module->file) != 0)
             memset(&module->file, 0, sizeof(module->file));
         __atomic_store_n(&module_count, module_count + 1, __ATOMIC_RELEASE);
@@ -124,7 +127,7 @@ uint64_t modules_closed(void)
     return closed;
 }
 
-const struct module *module_get(uint32_t number)
+const struct loaded_module *module_get(uint32_t number)
 {
     uint32_t count = __atomic_load_n(&module_count, __ATOMIC_ACQUIRE);
     return number > 0 && number <= count ? &modules[number - 1] : NULL;
@@ -132,7 +135,7 @@ const struct module *module_get(uint32_t number)
 
 const char *module_name(uint32_t number)
 {
-    const struct module *module = module_get(number);
+    const struct loaded_module *module = module_get(number);
     const char *slash = module != NULL ? strrchr(module->path, '/') : NULL;
     return module == NULL ? "" : slash != NULL ? slash + 1 : module->path;
 }
@@ -140,6 +143,24 @@ const char *module_name(uint32_t number)
 static bool begins_with(const char *name, const char *start)
 {
     return strncmp(name, start, strlen(start)) == 0;
+}
+
+void module_frame_text(const struct module_frame *frame, char *text, size_t bytes)
+{
+    char shown[SHOWN_BYTES];
+    const char *module = module_name(frame->place.module);
+    unsigned long long offset = frame->place.offset, into = frame->symbol_offset;
+    if (frame->symbol[0] != '\0') {
+        int used = snprintf(text, bytes, "%s+0x%llx (",
+                            text_visible(frame->symbol, shown, sizeof(shown)), into);
+        if (used > 0 && (size_t)used < bytes)
+            snprintf(text + used, bytes - (size_t)used, "%s)",
+                     text_visible(module, shown, sizeof(shown)));
+    } else if (module[0] != '\0') {
+        snprintf(text, bytes, "%s+0x%llx", text_visible(module, shown, sizeof(shown)), offset);
+    } else {
+        snprintf(text, bytes, "0x%llx", offset);
+    }
 }
 
 bool module_is_runtime(uint32_t number)

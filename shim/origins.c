@@ -30,10 +30,9 @@
 #include "options.h"
 #include "process.h"
 #include "symbols.h"
-#include "text.h"
 
 enum { CALLERS_MAX = 1024, STACKS_MAX = 32768, STEPS_A_STACK = 16 };
-enum { WALK_MAX = 64, OWN_FRAMES_MAX = 12 };
+enum { WALK_MAX = 64, OWN_FRAMES_MAX = 12, RUNTIME_FRAMES_MAX = 6 };
 enum { NAMES_BYTES = 512 << 10, NAME_BYTES = 256, SYMBOLS_WAIT_NS = 100000000 };
 
 struct frame {
@@ -213,7 +212,7 @@ uint32_t origin_of_stack(const void *const *returns, size_t count, uint64_t byte
 /* Where the library's own frames end. */
 static size_t own_frames(void *const *returns, size_t count)
 {
-    const struct module *module = module_get(own.module);
+    const struct loaded_module *module = module_get(own.module);
     size_t first = 0;
     for (size_t i = 0; module != NULL && i < count && i < OWN_FRAMES_MAX; i++) {
         uint64_t address = (uint64_t)(uintptr_t)returns[i];
@@ -305,7 +304,7 @@ static void frame_name_locked(struct frame *frame)
     char name[NAME_BYTES];
     uint64_t into;
     uint32_t at = 0;
-    const struct module *module = module_get(frame->place.module);
+    const struct loaded_module *module = module_get(frame->place.module);
     if (module != NULL && symbol_find(module, frame->place.offset - 1, name, sizeof(name), &into)) {
         size_t bytes = strlen(name) + 1;
         if (bytes <= NAMES_BYTES - names_used) {
@@ -339,57 +338,49 @@ static void frame_name(struct frame *frame)
     errno = saved_errno;
 }
 
-/* A frame of a runtime that is linked into the caller. */
-static bool is_runtime_symbol(const char *symbol)
-{
-    static const char allocates[] = "cudaMalloc", internal[] = "__cudart";
-    return strncmp(symbol, allocates, sizeof(allocates) - 1) == 0 ||
-           strncmp(symbol, internal, sizeof(internal) - 1) == 0;
-}
-
-size_t origin_frames(uint32_t number, struct origin_frame *frames, size_t frames_max)
+static size_t frames_read(const struct origin *origin, struct module_frame *frames, size_t most)
 {
     size_t used = 0;
-    const struct origin *origin = origin_get(number);
-    for (uint32_t i = 0; origin != NULL && i < origin->steps && used < frames_max; i++) {
-        struct frame *frame = &tables.frames[tables.steps[origin->step + i]];
+    for (; used < origin->steps && used < most; used++) {
+        struct frame *frame = &tables.frames[tables.steps[origin->step + used]];
         frame_name(frame);
         uint32_t name = __atomic_load_n(&frame->name, __ATOMIC_ACQUIRE);
-        if (used == 1 && is_runtime_symbol(frames[0].symbol))
-            used = 0;
-        frames[used++] = (struct origin_frame){frame->place, name > 0 ? names + name - 1 : "",
-                                               name > 1 ? frame->into : 0};
+        frames[used] = (struct module_frame){frame->place, name > 0 ? names + name - 1 : "",
+                                             name > 1 ? frame->into : 0};
     }
     return used;
 }
 
-void origin_frame_text(const struct origin_frame *frame, char *text, size_t bytes)
+/* Where the frames of a runtime that is linked into its caller end: with its own function, if that
+ * has a name. */
+static size_t runtime_frames(const struct module_frame *frames, size_t count)
 {
-    char shown[NAME_BYTES];
-    const char *module = module_name(frame->place.module);
-    unsigned long long offset = frame->place.offset, into = frame->symbol_offset;
-    if (frame->symbol[0] != '\0') {
-        int used = snprintf(text, bytes, "%s+0x%llx (",
-                            text_visible(frame->symbol, shown, sizeof(shown)), into);
-        if (used > 0 && (size_t)used < bytes)
-            snprintf(text + used, bytes - (size_t)used, "%s)",
-                     text_visible(module, shown, sizeof(shown)));
-    } else if (module[0] != '\0') {
-        snprintf(text, bytes, "%s+0x%llx", text_visible(module, shown, sizeof(shown)), offset);
-    } else {
-        snprintf(text, bytes, "0x%llx", offset);
-    }
+    static const char function[] = "cudaMalloc";
+    size_t first = 0;
+    for (size_t i = 0; i + 1 < count && i < RUNTIME_FRAMES_MAX; i++)
+        if (strncmp(frames[i].symbol, function, sizeof(function) - 1) == 0)
+            first = i + 1;
+    return first;
+}
+
+size_t origin_frames(uint32_t number, struct module_frame *frames, size_t frames_max)
+{
+    const struct origin *origin = origin_get(number);
+    size_t count = origin != NULL ? frames_read(origin, frames, frames_max) : 0;
+    size_t first = runtime_frames(frames, count);
+    memmove(frames, frames + first, (count - first) * sizeof(*frames));
+    return count - first;
 }
 
 const char *origin_describe(uint32_t number, char *text, size_t bytes, size_t frames_max)
 {
-    struct origin_frame frames[ORIGIN_FRAMES_MAX];
+    struct module_frame frames[ORIGIN_FRAMES_MAX];
     size_t used = 0;
     size_t count = origin_frames(number, frames, ORIGIN_FRAMES_MAX);
     text[0] = '\0';
     for (size_t i = 0; i < count && i < frames_max; i++) {
         char one[NAME_BYTES];
-        origin_frame_text(&frames[i], one, sizeof(one));
+        module_frame_text(&frames[i], one, sizeof(one));
         int added = snprintf(text + used, bytes - used, "%s%s", i > 0 ? ", " : "", one);
         if (added < 0 || (size_t)added >= bytes - used) {
             text[used] = '\0'; /* whole frames only */

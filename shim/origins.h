@@ -69,16 +69,9 @@ static inline uint32_t origin_of_tag(uint32_t tag)
 /* Origins are call stacks. */
 bool origins_are_stacks(void);
 
-/* One step of a call: where it returns to. */
-struct origin_frame {
-    struct module_place place;
-    const char *symbol; /* the function; "" where its file does not name it */
-    uint64_t symbol_offset;
-};
-
 /* The frames of an origin, the innermost first; names are looked up in the modules' files, once.
  * Returns how many. Cost: the first time for a frame, the symbols of a file are read. */
-size_t origin_frames(uint32_t origin, struct origin_frame *frames, size_t frames_max);
+size_t origin_frames(uint32_t origin, struct module_frame *frames, size_t frames_max);
 
 /* The module that allocated: of the innermost frame. 0: not known. Cost: O(1). */
 uint32_t origin_module(uint32_t origin);
@@ -86,9 +79,6 @@ uint32_t origin_module(uint32_t origin);
 /* "f+0x12 (program), main+0x40 (program)" into text, at most `frames_max` of them; "" where nothing
  * is known. Returns text. */
 const char *origin_describe(uint32_t origin, char *text, size_t bytes, size_t frames_max);
-
-/* One frame of such a text; bytes: at least 1. */
-void origin_frame_text(const struct origin_frame *frame, char *text, size_t bytes);
 
 /* What was counted of an origin. */
 struct origin_counts {

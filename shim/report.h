@@ -15,6 +15,7 @@
 
 #include "../pool/stats.h"
 #include "latency.h"
+#include "modules.h"
 
 struct counters {
 #define COUNTER(name, unit, meaning) uint64_t name;
@@ -31,6 +32,33 @@ struct refused_free {
 
 enum { REFUSED_FREES_MAX = 8 }; /* kept: the first ones; all are counted */
 
+/* Live blocks of one origin (origins.h) and, where origins are no stacks, of about one size: up to
+ * twice another. */
+struct report_group {
+    uint32_t origin;
+    uint32_t module;                                       /* that allocated them; 0: not known */
+    bool by_driver;                                        /* the driver served them */
+    uint64_t blocks, bytes, smallest_bytes, largest_bytes; /* as requested */
+};
+
+/* All that is live on a GPU = the groups listed + the others. */
+struct report_live {
+    bool known; /* false: nobody looked */
+    size_t count;
+    const struct report_group *groups; /* the largest first */
+    uint64_t other_groups, other_blocks, other_bytes;
+    uint64_t kept_blocks, kept_bytes; /* of all these, by libraries that keep memory on purpose */
+};
+
+/* Allocations by the module that made them. */
+struct report_caller {
+    uint32_t module;       /* 0: not known */
+    uint64_t looked_at;    /* calls */
+    uint64_t calls, bytes; /* that these stand for */
+};
+
+enum { REPORT_CALLERS_MAX = 32 }; /* the last one is what has no row of its own, if it is needed */
+
 /* One GPU. Figures of several contexts on it are already added up. */
 struct report_device {
     int ordinal;          /* as the program numbers its devices */
@@ -44,6 +72,7 @@ struct report_device {
     struct latency latency;
     size_t refused_count;
     struct refused_free refused_frees[REFUSED_FREES_MAX];
+    struct report_live live;
 };
 
 struct report {
@@ -59,6 +88,13 @@ struct report {
     const char *backing;   /* effective VRAMALLOC_BACKING */
     uint32_t slack;        /* effective VRAMALLOC_SLACK */
     bool count_leaks;      /* false: VRAMALLOC_LEAKS=off */
+    bool stacks;           /* origins are call stacks */
+    uint64_t stacks_stored;
+    uint64_t stacks_lost; /* calls whose stack could not be walked or stored */
+    /* The frames of an origin, the innermost first, at most `max`; NULL: none are known. */
+    size_t (*frames)(uint32_t origin, struct module_frame *frames, size_t max);
+    size_t caller_count;
+    struct report_caller callers[REPORT_CALLERS_MAX]; /* most calls first */
     size_t device_count;
     const struct report_device *devices;
 };

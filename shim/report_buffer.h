@@ -31,6 +31,18 @@ void report_json_make(struct report_buffer *buffer, const struct report *report)
 void report_latency_text(struct report_buffer *buffer, const struct report_device *device);
 void report_latency_json(struct report_buffer *buffer, const struct report_device *device);
 
+/* report_json.c: a string as JSON: escaped; a byte that is no part of a UTF-8 character becomes
+ * U+FFFD. */
+void report_json_string(struct report_buffer *buffer, const char *text);
+
+/* report_origins.c: who allocated, and whose the live blocks are. */
+void report_callers_text(struct report_buffer *buffer, const struct report *report);
+void report_callers_json(struct report_buffer *buffer, const struct report *report);
+void report_live_text(struct report_buffer *buffer, const struct report *report,
+                      const struct report_device *device);
+void report_live_json(struct report_buffer *buffer, const struct report *report,
+                      const struct report_device *device);
+
 /* report_path.c: expands %p pid, %h host, %r rank, %e program, %% in a pattern. False: too long. */
 bool report_path_expand(const char *pattern, const struct report *report, char *path,
                         size_t path_bytes);

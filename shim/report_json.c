@@ -16,9 +16,7 @@
 
 #define U(value) ((unsigned long long)(value))
 
-/* A string as JSON: quotes, backslashes and control bytes escaped; a byte that is no part of a
- * UTF-8 character becomes U+FFFD. */
-static void string_print(struct report_buffer *out, const char *text)
+void report_json_string(struct report_buffer *out, const char *text)
 {
     report_print(out, "\"");
     while (*text != '\0') {
@@ -144,11 +142,11 @@ static void advice_print(struct report_buffer *out, const struct report *report)
     for (int i = 0; i < count; i++) {
         report_print(out, "%s\n   {\"gpu\": %d, \"setting\": ", i > 0 ? "," : "",
                      advice[i].ordinal);
-        string_print(out, advice[i].setting);
+        report_json_string(out, advice[i].setting);
         report_print(out, ", \"figure\": ");
-        string_print(out, advice[i].figure);
+        report_json_string(out, advice[i].figure);
         report_print(out, ", \"effect\": ");
-        string_print(out, advice[i].effect);
+        report_json_string(out, advice[i].effect);
         report_print(out, "}");
     }
     report_print(out, "],\n");
@@ -173,7 +171,7 @@ static void device_print(struct report_buffer *out, const struct report *report,
 {
     const struct pool_stats *pool = &device->pool;
     report_print(out, "    {\"ordinal\": %d,\n     \"name\": ", device->ordinal);
-    string_print(out, device->name);
+    report_json_string(out, device->name);
     report_print(out, ",\n     \"total_bytes\": %llu,\n     \"contexts\": %llu,\n",
                  U(device->total_bytes), U(device->contexts));
     report_print(out, "     \"peers\": %d,\n", device->peers);
@@ -184,6 +182,7 @@ static void device_print(struct report_buffer *out, const struct report *report,
     report_latency_json(out, device);
     history_print(out, report, device);
     refused_print(out, device);
+    report_live_json(out, report, device);
     pool_print(out, pool);
     classes_print(out, pool);
     orders_print(out, pool);
@@ -198,7 +197,7 @@ static void origin_print(struct report_buffer *out, const struct report *report)
     report_print(out, " \"number\": %llu,\n \"reason\": \"%s\",\n", U(report->number),
                  report->reason);
     report_print(out, " \"time\": \"%s\",\n \"host\": ", unit_time(report->time).text);
-    string_print(out, host);
+    report_json_string(out, host);
     report_print(out, ",\n");
     if (rank_number() != RANK_UNKNOWN)
         report_print(out, " \"rank\": %d,\n", rank_number());
@@ -209,15 +208,16 @@ static void origin_print(struct report_buffer *out, const struct report *report)
 void report_json_make(struct report_buffer *out, const struct report *report)
 {
     report_print(out, "{\"schema\": \"vramalloc-report/2\",\n \"program\": ");
-    string_print(out, report->program);
+    report_json_string(out, report->program);
     report_print(out, ",\n \"pid\": %d,\n \"seconds\": %.6f,\n", report->pid, report->seconds);
     origin_print(out, report);
     report_print(out,
                  " \"settings\": {\"free\": \"%s\", \"backing\": \"%s\", \"slack\": %u, "
                  "\"leaks\": \"%s\"},\n",
                  report->free_mode, report->backing, report->slack,
-                 report->count_leaks ? "count" : "off");
+                 !report->count_leaks ? "off" : report->stacks ? "stacks" : "count");
     advice_print(out, report);
+    report_callers_json(out, report);
     report_print(out, " \"gpus\": [\n");
     for (size_t i = 0; i < report->device_count; i++) {
         device_print(out, report, &report->devices[i]);

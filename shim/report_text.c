@@ -262,6 +262,8 @@ static void rest_print(struct report_buffer *out, const struct report *report,
     if (report->count_leaks && c->forwarded_live > 0)
         report_print(out, "  the driver's   %15s   block%s live %s, %s\n", COUNT(c->forwarded_live),
                      S(c->forwarded_live), levels_of(report), BYTES(c->forwarded_live_bytes));
+    if (report->count_leaks)
+        report_live_text(out, report, device);
     if (c->free_invalid > 0)
         refused_print(out, device);
     if (c->ipc_refused > 0)
@@ -437,5 +439,6 @@ void report_text_make(struct report_buffer *out, const struct report *report)
                      report->device_count, COUNT(sum->counters.alloc_calls),
                      S(sum->counters.alloc_calls), COUNT(sum->counters.free_calls),
                      S(sum->counters.free_calls), BYTES(sum->pool.backed_bytes), levels_of(report));
+    report_callers_text(out, report);
     advice_print(out, report);
 }

@@ -20,6 +20,7 @@
 #include "clock.h"
 #include "devices.h"
 #include "figures.h"
+#include "leaks.h"
 #include "live.h"
 #include "log.h"
 #include "options.h"
@@ -52,23 +53,26 @@ static bool lock_within(pthread_mutex_t *lock, int patience_ms)
     return true;
 }
 
-/* Returns how many rows count. */
-static size_t figures_take(bool at_exit)
+/* Returns how many rows count. blocks: whose they are is wanted. */
+static size_t figures_take(bool at_exit, bool blocks)
 {
     pthread_mutex_t *registry = devices_lock();
-    if (at_exit) /* a thread that ended the process from a handler may hold it */
-        return devices_collect(rows, DEVICES_MAX);
-    if (!lock_within(registry, REGISTRY_PATIENCE_MS))
+    bool locked = !at_exit; /* a thread that ended the process from a handler may hold it */
+    if (locked && !lock_within(registry, REGISTRY_PATIENCE_MS))
         return 0;
     size_t count = devices_collect(rows, DEVICES_MAX);
-    pthread_mutex_unlock(registry);
+    if (blocks)
+        leaks_collect(rows, count);
+    if (locked)
+        pthread_mutex_unlock(registry);
     return count;
 }
 
 static void report_make_locked(const char *reason, bool at_exit)
 {
     static struct report report; /* under report_lock: the stack may be small */
-    size_t count = figures_take(at_exit);
+    bool count_leaks = strcmp(options.leaks, "off") != 0;
+    size_t count = figures_take(at_exit, count_leaks && strcmp(options.report, "off") != 0);
     uint64_t elapsed_ns = clock_ns() - begin_ns; /* not less than the figures' means are over */
     if (count == 0)
         return;
@@ -82,9 +86,10 @@ static void report_make_locked(const char *reason, bool at_exit)
                              .free_mode = options.free_mode,
                              .backing = options.backing,
                              .slack = options.slack,
-                             .count_leaks = strcmp(options.leaks, "count") == 0,
+                             .count_leaks = count_leaks,
                              .device_count = count,
                              .devices = rows};
+    callers_collect(&report);
     strncpy(report.program, program_invocation_short_name, sizeof(report.program) - 1);
     report_write(&report);
 }
@@ -113,7 +118,7 @@ static bool live_update(void)
     pthread_mutex_lock(&report_lock);
     bool here = !is_ending();
     if (here)
-        live_write(rows, figures_take(false), begin_ns);
+        live_write(rows, figures_take(false, false), begin_ns);
     pthread_mutex_unlock(&report_lock);
     return here;
 }

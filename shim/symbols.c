@@ -91,7 +91,7 @@ static bool name_read(int file, const struct table *table, const Elf64_Sym *symb
     return name[0] != '\0';
 }
 
-static bool file_is(int file, const struct module *module)
+static bool file_is(int file, const struct loaded_module *module)
 {
     struct stat now;
     return module->file.st_ino != 0 && fstat(file, &now) == 0 &&
@@ -100,7 +100,7 @@ static bool file_is(int file, const struct module *module)
            now.st_mtim.tv_nsec == module->file.st_mtim.tv_nsec;
 }
 
-bool symbol_find(const struct module *module, uint64_t offset, char *name, size_t bytes,
+bool symbol_find(const struct loaded_module *module, uint64_t offset, char *name, size_t bytes,
                  uint64_t *into_out)
 {
     struct table table;

@@ -18,7 +18,7 @@
 /* Where `offset`, as the file counts, lies in a function: its name, cut to `bytes`, and how far
  * into it. False: the file names none there, or is another one by now. Cost: one pass over its
  * symbols. */
-bool symbol_find(const struct module *module, uint64_t offset, char *name, size_t bytes,
+bool symbol_find(const struct loaded_module *module, uint64_t offset, char *name, size_t bytes,
                  uint64_t *into_out);
 
 #endif
