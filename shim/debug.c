@@ -1,14 +1,19 @@
 /* debug.c - fills, looks and complains. See debug.h.
+ *
+ * Who allocated a block that is live stands in its tag. Of those that were freed the latest are
+ * kept in a ring, for late writes: memory that is handed out again was part of the one freed last.
  */
 #define _GNU_SOURCE
 #include "debug.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "capture.h"
 #include "driver.h"
 #include "log.h"
+#include "origins.h"
 #include "wait.h"
 
 enum { PIECE_BYTES = 4096, COMPLAINTS_MAX = 20 };
@@ -36,6 +41,16 @@ static unsigned char pattern_byte(uint16_t pattern, uint64_t offset)
 {
     return (unsigned char)(pattern >> (8 * (offset & 1)));
 }
+
+enum { FREED_MAX = 16384, PLACE_BYTES = 512, LATE_BYTES = 600, PLACE_FRAMES = 8 };
+
+/* The latest frees. Lock: freed_lock, a leaf. */
+static struct freed_block {
+    uint64_t address, block_bytes, requested_bytes;
+    uint32_t origin;
+} freed[FREED_MAX];
+static uint64_t freed_count;
+static pthread_mutex_t freed_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool driver_can(void)
 {
@@ -140,8 +155,42 @@ static bool may_complain(void)
     return before < COMPLAINTS_MAX;
 }
 
+static void freed_note(const struct pool_block *block)
+{
+    pthread_mutex_lock(&freed_lock);
+    freed[freed_count++ % FREED_MAX] = (struct freed_block){
+        block->address, block->block_bytes, block->requested_bytes, origin_of_tag(block->tag)};
+    pthread_mutex_unlock(&freed_lock);
+}
+
+/* The block that an address was last part of. False: it is not known any more. */
+static bool freed_find(uint64_t address, struct freed_block *found)
+{
+    bool known = false;
+    pthread_mutex_lock(&freed_lock);
+    uint64_t oldest = freed_count > FREED_MAX ? freed_count - FREED_MAX : 0;
+    for (uint64_t i = freed_count; i > oldest && !known; i--) {
+        *found = freed[(i - 1) % FREED_MAX];
+        known = address - found->address < found->block_bytes;
+    }
+    pthread_mutex_unlock(&freed_lock);
+    return known;
+}
+
+/* "; allocated at: ..." into text; empty where that is not known. */
+static const char *place_of(uint32_t origin, char *text)
+{
+    static const char start[] = "; allocated at: ";
+    memcpy(text, start, sizeof(start));
+    size_t used = sizeof(start) - 1;
+    if (origin_describe(origin, text + used, PLACE_BYTES - used, PLACE_FRAMES)[0] == '\0')
+        text[0] = '\0';
+    return text;
+}
+
 static void guard_check(struct context *context, const struct pool_block *block)
 {
+    char place[PLACE_BYTES];
     struct difference found = {0};
     compare(context, block->address, block->requested_bytes, block->block_bytes, GUARD_PATTERN,
             &found);
@@ -151,15 +200,29 @@ static void guard_check(struct context *context, const struct pool_block *block)
     if (may_complain())
         log_line(
             "VRAMALLOC_DEBUG=guard: %llu bytes past the end of a block of %llu bytes at 0x%llx "
-            "(GPU %d) were written, from %llu to %llu bytes beyond it; the first is 0x%02x",
+            "(GPU %d) were written, from %llu to %llu bytes beyond it; the first is 0x%02x%s",
             (unsigned long long)found.count, (unsigned long long)block->requested_bytes,
             (unsigned long long)block->address, context->device->handle,
             (unsigned long long)(found.first - block->requested_bytes),
-            (unsigned long long)(found.last - block->requested_bytes), found.value);
+            (unsigned long long)(found.last - block->requested_bytes), found.value,
+            place_of(origin_of_tag(block->tag), place));
+}
+
+/* ". It was a block of 100 bytes; allocated at: ..." into text. */
+static const char *late_place(uint64_t address, char *text)
+{
+    char place[PLACE_BYTES];
+    struct freed_block block;
+    text[0] = '\0';
+    if (freed_find(address, &block))
+        snprintf(text, LATE_BYTES, ". It was part of a block of %llu bytes%s",
+                 (unsigned long long)block.requested_bytes, place_of(block.origin, place));
+    return text;
 }
 
 static void free_check(struct context *context, const struct pool_block *block)
 {
+    char place[LATE_BYTES];
     unsigned long long first;
     if (__atomic_load_n(&unfilled, __ATOMIC_RELAXED))
         return;
@@ -176,9 +239,10 @@ static void free_check(struct context *context, const struct pool_block *block)
     if (may_complain())
         log_line("VRAMALLOC_DEBUG=fill: %llu bytes of free memory at 0x%llx (GPU %d) were written "
                  "after their free; the first is 0x%02x. The memory is now part of a block of "
-                 "%llu bytes at 0x%llx",
+                 "%llu bytes at 0x%llx%s",
                  (unsigned long long)found.count, first, context->device->handle, found.value,
-                 (unsigned long long)block->requested_bytes, (unsigned long long)block->address);
+                 (unsigned long long)block->requested_bytes, (unsigned long long)block->address,
+                 late_place(first, place));
 }
 
 void debug_segment(struct context *context, uint64_t address, uint64_t bytes)
@@ -223,6 +287,7 @@ void debug_freeing(struct context *owner, CUcontext current, const struct pool_b
         guard_check(owner, block);
     if (debug_has(DEBUG_FILL))
         free_fill(owner, block->address, block->block_bytes);
+    freed_note(block);
     capture_restore(&mode);
     wait_leave(entered);
 }

@@ -7,6 +7,8 @@
  *          memory is handed out again;
  *   zero   fresh blocks are zero.
  *
+ * Each line names the function that allocated the block, and its callers (origins.h).
+ *
  * With guard or fill every free waits for the GPU, stream-ordered and deferred ones too. The work
  * is done in a stream of its own for each context and waited for, so it is in order with whatever
  * the program does; it spoils no capture (the thread is in relaxed mode meanwhile). Of a large
@@ -18,7 +20,8 @@
  *
  * What it leaves out: blocks that the driver serves, blocks that are live at exit, reads past an
  * end, writes between a free that is put off and its end. Lock: put_off_lock for the table of such
- * frees, innermost, never across a driver call; the stream of a context is made once. Cost: some
+ * frees, freed_lock for the list of blocks freed: leaves, never held across a driver call; the
+ * stream of a context is made once. Cost: some
  * copies of 10 to 100 us each.
  */
 #ifndef VRAMALLOC_SHIM_DEBUG_H
