@@ -35,7 +35,7 @@ POOL_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard pool/*.c))
 SHIM_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard shim/*.c)) $(BUILD)/obj/shim/dlsym_$(ARCH).o
 SIM_OBJECTS  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/sim/*.c))
 RUN_OBJECTS  := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/runtime/*.c))
-REPORT_OBJECTS := $(patsubst %,$(BUILD)/obj/shim/%.o,report report_text report_json report_latency report_origins report_path modules advice histogram rank options signal_name log text units)
+REPORT_OBJECTS := $(patsubst %,$(BUILD)/obj/shim/%.o,report report_text report_json report_latency report_origins report_path modules module_names advice histogram rank options signal_name log text units)
 
 UNIT_HELPERS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)) \
                   $(filter-out tools/replay/replay.c,$(wildcard tools/replay/*.c)) $(filter-out %/main.c,$(wildcard tools/common/*.c tools/trace/*.c tools/tune/*.c)))
@@ -149,8 +149,9 @@ $(BUILD)/obj/tools/view/page.o: $(wildcard tools/view/page.*)
 $(BUILD)/vramalloc-view: $(VIEW_OBJECTS)
 	$(CC) $(CFLAGS) -o $@ $^ -lz
 
-# The parts of the library that make its report, and jansson to read one.
-$(BUILD)/vramalloc-report: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/report/*.c)) $(COMMON_OBJECTS) $(REPORT_OBJECTS)
+# The parts of the library that make its report, and jansson to read one. Modules are those that the report names.
+$(BUILD)/vramalloc-report: $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/report/*.c)) $(COMMON_OBJECTS) \
+                           $(filter-out %/modules.o,$(REPORT_OBJECTS))
 	$(CC) $(CFLAGS) $(PIECES) -o $@ $(sort $^) -ljansson
 
 LIVE_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tools/live/*.c)) \
@@ -170,8 +171,13 @@ $(BUILD)/unit/test_%: $(BUILD)/obj/tests/unit/test_%.o $(UNIT_HELPERS) $(POOL_OB
 
 $(BUILD)/unit/test_leaves: UNIT_LINK := -Wl,--wrap=page_map_get
 $(BUILD)/unit/test_trace_file: $(BUILD)/obj/shim/trace.o
-$(BUILD)/unit/test_report: $(BUILD)/obj/tools/report/read.o
-$(BUILD)/unit/test_report: UNIT_LINK := -ljansson
+# Reads reports back, so modules are those that they name.
+$(BUILD)/unit/test_report: $(BUILD)/obj/tests/unit/test_report.o $(UNIT_HELPERS) $(POOL_OBJECTS) \
+                           $(filter-out %/modules.o,$(REPORT_OBJECTS)) \
+                           $(patsubst %,$(BUILD)/obj/tools/report/%.o,read read_origins)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(PIECES) -o $@ $^ -lcmocka -lz -ljansson -lpthread
+
 $(BUILD)/unit/test_histogram: $(BUILD)/obj/shim/latency.o
 $(BUILD)/unit/test_order: $(patsubst %,$(BUILD)/obj/shim/%.o,deferred fence lazy_fence wait)
 

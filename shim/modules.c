@@ -11,13 +11,10 @@
 #include <limits.h>
 #include <link.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "text.h"
-
-enum { MODULES_MAX = 512, PATHS_BYTES = 64 << 10, SHOWN_BYTES = 256 };
+enum { MODULES_MAX = 512, PATHS_BYTES = 64 << 10 };
 
 static struct loaded_module modules[MODULES_MAX];
 static uint32_t module_count; /* atomic: entries below it are complete */
@@ -138,45 +135,4 @@ const char *module_name(uint32_t number)
     const struct loaded_module *module = module_get(number);
     const char *slash = module != NULL ? strrchr(module->path, '/') : NULL;
     return module == NULL ? "" : slash != NULL ? slash + 1 : module->path;
-}
-
-static bool begins_with(const char *name, const char *start)
-{
-    return strncmp(name, start, strlen(start)) == 0;
-}
-
-void module_frame_text(const struct module_frame *frame, char *text, size_t bytes)
-{
-    char shown[SHOWN_BYTES];
-    const char *module = module_name(frame->place.module);
-    unsigned long long offset = frame->place.offset, into = frame->symbol_offset;
-    if (frame->symbol[0] != '\0') {
-        int used = snprintf(text, bytes, "%s+0x%llx (",
-                            text_visible(frame->symbol, shown, sizeof(shown)), into);
-        if (used > 0 && (size_t)used < bytes)
-            snprintf(text + used, bytes - (size_t)used, "%s)",
-                     text_visible(module, shown, sizeof(shown)));
-    } else if (module[0] != '\0') {
-        snprintf(text, bytes, "%s+0x%llx", text_visible(module, shown, sizeof(shown)), offset);
-    } else {
-        snprintf(text, bytes, "0x%llx", offset);
-    }
-}
-
-bool module_is_runtime(uint32_t number)
-{
-    return begins_with(module_name(number), "libcudart");
-}
-
-bool module_is_keeper(uint32_t number)
-{
-    static const char *const keepers[] = {
-#define KEEPER(start) start,
-#include "libraries.def"
-#undef KEEPER
-    };
-    for (size_t i = 0; i < sizeof(keepers) / sizeof(keepers[0]); i++)
-        if (begins_with(module_name(number), keepers[i]))
-            return true;
-    return false;
 }

@@ -215,7 +215,9 @@ void report_json_make(struct report_buffer *out, const struct report *report)
                  " \"settings\": {\"free\": \"%s\", \"backing\": \"%s\", \"slack\": %u, "
                  "\"leaks\": \"%s\"},\n",
                  report->free_mode, report->backing, report->slack,
-                 !report->count_leaks ? "off" : report->stacks ? "stacks" : "count");
+                 !report->count_leaks ? "off"
+                 : report->stacks     ? "stacks"
+                                      : "count");
     advice_print(out, report);
     report_callers_json(out, report);
     report_print(out, " \"gpus\": [\n");

@@ -19,6 +19,7 @@ enum { READ_TEXT_BYTES = 64 };
 struct loaded {
     struct report report;          /* its devices and strings live as long as this does */
     struct report_device *devices; /* one or more */
+    struct report_group *groups;   /* of live blocks, of all devices */
     char host[256];
     char reason[READ_TEXT_BYTES], free_mode[READ_TEXT_BYTES], backing[READ_TEXT_BYTES];
     int rank;  /* RANK_UNKNOWN: none */
