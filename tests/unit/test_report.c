@@ -443,6 +443,8 @@ static void ranks_are_found(void **state)
                 {{"FLUX_TASK_RANK=8"}, "8", 8},
                 {{"SLURM_PROCID=9"}, "9", 9},
                 {{"RANK=10"}, "10", 10},
+                {{"MVP_COMM_WORLD_RANK=6"}, "6", 6},
+                {{"JSM_NAMESPACE_RANK=7", "PMIX_RANK=9"}, "7", 7},
                 {{"JOB_COMPLETION_INDEX=11"}, "11", 11},
                 {{"RANK=12", "WORLD_SIZE=16", "SLURM_PROCID=1"}, "12", 12},
                 {{"RANK=12", "WORLD_SIZE=16", "OMPI_COMM_WORLD_RANK=1"}, "12", 12},
