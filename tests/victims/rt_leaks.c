@@ -1,12 +1,13 @@
 /* Two places that lose blocks, of sizes that are known: by threads, stream-ordered, from the driver
  * (too large for the pool's limit), across a reset of the device, in a library that is closed
- * before the end, deep in a recursion, on the smallest stack, in a child.
+ * before the end, deep in a recursion, on the smallest stack, in a handler, in a child.
  *
- * usage: rt_leaks [many|threads|reset|closed LIBRARY|deep|small|fork|freed]...
+ * usage: rt_leaks [many|threads|reset|closed LIBRARY|deep|small|handler|fork|freed]...
  */
 #include "victim.h"
 
 #include <limits.h>
+#include <signal.h>
 
 enum { THREADS = 8, ROUNDS = 200, DEPTH = 20000 };
 
@@ -81,6 +82,12 @@ static void in_closed(const char *path)
     printf("closed %d\n", dlclose(library));
 }
 
+static void handler(int number)
+{
+    (void)number;
+    lose_small(300);
+}
+
 static void in_child(void)
 {
     fflush(stdout);
@@ -121,6 +128,10 @@ int main(int count, char **arguments)
             in_child();
         else if (strcmp(what, "freed") == 0)
             freed();
+        else if (strcmp(what, "handler") == 0) {
+            signal(SIGUSR1, handler);
+            raise(SIGUSR1);
+        }
     }
     printf("%d\n", lost);
     return 0;
