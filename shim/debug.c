@@ -17,6 +17,7 @@
 #include "wait.h"
 
 enum { PIECE_BYTES = 4096, COMPLAINTS_MAX = 20 };
+enum { FREED_MAX = 16384, PLACE_BYTES = 512, LATE_BYTES = 600, PLACE_FRAMES = 8 };
 
 /* What memory is filled with, 16 bits at a time from an even address on. The upper
  * twelve bits of FREE_PATTERN make each aligned float of 16, 32 and 64 bits, and each bfloat16, a
@@ -37,13 +38,6 @@ static pthread_mutex_t put_off_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Some free memory is not as free_fill() leaves it: what is found there means nothing. */
 static bool unfilled;
 
-static unsigned char pattern_byte(uint16_t pattern, uint64_t offset)
-{
-    return (unsigned char)(pattern >> (8 * (offset & 1)));
-}
-
-enum { FREED_MAX = 16384, PLACE_BYTES = 512, LATE_BYTES = 600, PLACE_FRAMES = 8 };
-
 /* The latest frees. Lock: freed_lock, a leaf. */
 static struct freed_block {
     uint64_t address, block_bytes, requested_bytes;
@@ -51,6 +45,11 @@ static struct freed_block {
 } freed[FREED_MAX];
 static uint64_t freed_count;
 static pthread_mutex_t freed_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static unsigned char pattern_byte(uint16_t pattern, uint64_t offset)
+{
+    return (unsigned char)(pattern >> (8 * (offset & 1)));
+}
 
 static bool driver_can(void)
 {
@@ -277,7 +276,7 @@ void debug_freeing(struct context *owner, CUcontext current, const struct pool_b
     CUstreamCaptureMode mode;
     if (!debug_frees_wait())
         return;
-    bool entered = wait_enter(owner, current);
+    bool entered = wait_enter(owner->handle, current);
     if (!entered && current != owner->handle) {
         unfilled_note("a context could not be made current for a free");
         return;

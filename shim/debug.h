@@ -21,8 +21,7 @@
  * What it leaves out: blocks that the driver serves, blocks that are live at exit, reads past an
  * end, writes between a free that is put off and its end. Lock: put_off_lock for the table of such
  * frees, freed_lock for the list of blocks freed: leaves, never held across a driver call; the
- * stream of a context is made once. Cost: some
- * copies of 10 to 100 us each.
+ * stream of a context is made once. Cost: some copies of 10 to 100 us each.
  */
 #ifndef VRAMALLOC_SHIM_DEBUG_H
 #define VRAMALLOC_SHIM_DEBUG_H

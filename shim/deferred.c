@@ -121,7 +121,7 @@ static bool fence_record(struct context *context, uint64_t *fence_out)
     CUcontext current = NULL;
     if (real_cuCtxGetCurrent(&current) != CUDA_SUCCESS)
         return false;
-    bool entered = wait_enter(context, current);
+    bool entered = wait_enter(context->handle, current);
     bool recorded =
         (entered || current == context->handle) && fence_after_context(context, fence_out);
     wait_leave(entered);

@@ -9,9 +9,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <time.h>
 
-enum { FIRST_PLACES = 1024, VISIT_WAIT_NS = 100000000 };
+#include "lock_within.h"
+
+enum { FIRST_PLACES = 1024, VISIT_PATIENCE_MS = 100 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct forwarded_block *table; /* address 0: empty */
@@ -127,12 +128,7 @@ void forwarded_forget_context(CUcontext context)
 
 bool forwarded_visit(void (*visit)(void *arg, const struct forwarded_block *block), void *arg)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += VISIT_WAIT_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    if (pthread_mutex_timedlock(&table_lock, &until) != 0)
+    if (!lock_within(&table_lock, VISIT_PATIENCE_MS))
         return false;
     for (size_t i = 0; i < places; i++)
         if (table[i].address != 0)

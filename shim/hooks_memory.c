@@ -230,6 +230,13 @@ static size_t pitch_unit(struct context *context)
     return unit;
 }
 
+/* SIZE_MAX: more than there can be. */
+static size_t rows_bytes(size_t row_bytes, size_t rows)
+{
+    size_t bytes;
+    return __builtin_mul_overflow(row_bytes, rows, &bytes) ? SIZE_MAX : bytes;
+}
+
 /* False: the driver must answer. */
 static bool pitch_serve(struct context *context, CUdeviceptr *dptr, size_t *pitch, size_t width,
                         size_t height, unsigned int element_bytes, uint32_t origin)
@@ -268,9 +275,7 @@ static CUresult mem_alloc_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, 
     if (worth_another_try(context, result))
         result = real_cuMemAllocPitch_v2(dptr, pitch, width, height, element_bytes);
     fault_note(context, result);
-    size_t bytes;
-    if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
-        bytes = SIZE_MAX;
+    size_t bytes = rows_bytes(result == CUDA_SUCCESS ? *pitch : width, height);
     return alloc_count_forwarded(context, device_for(context), result, answered(dptr, result),
                                  bytes, context_ending(), origin);
 }
@@ -278,10 +283,11 @@ static CUresult mem_alloc_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, 
 static CUresult mem_alloc_pitch_timed(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                                       unsigned int element_bytes, const void *caller)
 {
-    uint32_t origin = origin_of_call(caller, width * height);
+    size_t bytes = rows_bytes(width, height);
+    uint32_t origin = origin_of_call(caller, bytes);
     uint64_t begin_ns = latency_begin();
     CUresult result = mem_alloc_pitch(dptr, pitch, width, height, element_bytes, origin);
-    return alloc_end(begin_ns, result, origin, width * height);
+    return alloc_end(begin_ns, result, origin, bytes);
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
@@ -292,9 +298,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width,
                                      __builtin_return_address(0));
     struct trace_call call = trace_alloc_begin(__builtin_return_address(0));
     CUresult result = mem_alloc_pitch_timed(dptr, pitch, width, height, element_bytes, call.caller);
-    size_t bytes;
-    if (__builtin_mul_overflow(result == CUDA_SUCCESS ? *pitch : width, height, &bytes))
-        bytes = SIZE_MAX;
+    size_t bytes = rows_bytes(result == CUDA_SUCCESS ? *pitch : width, height);
     return alloc_traced(&call, TRACE_ALLOC_PITCH, result, dptr, bytes, TRACE_STREAM_NONE);
 }
 

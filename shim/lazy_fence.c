@@ -26,6 +26,7 @@
 #include "driver.h"
 #include "fence.h"
 #include "trace.h"
+#include "wait.h"
 
 enum {
     STREAMS_MAX = 256, /* at a time; frees on others record at once */
@@ -173,16 +174,13 @@ static enum fence_outcome event_record(const struct lazy_stream *lazy, CUevent e
 
 static enum fence_outcome record_entered(const struct lazy_stream *lazy, CUevent event)
 {
-    CUcontext current = NULL, popped;
+    CUcontext current = NULL, context = lazy->handle_of_context;
     if (real_cuCtxGetCurrent(&current) != CUDA_SUCCESS)
         return FENCE_AS_BEFORE;
-    bool other = current != lazy->handle_of_context;
-    if (other && (real_cuCtxPushCurrent_v2 == NULL ||
-                  real_cuCtxPushCurrent_v2(lazy->handle_of_context) != CUDA_SUCCESS))
-        return FENCE_AS_BEFORE;
-    enum fence_outcome outcome = event_record(lazy, event);
-    if (other)
-        real_cuCtxPopCurrent_v2(&popped);
+    bool entered = wait_enter(context, current);
+    enum fence_outcome outcome =
+        entered || current == context ? event_record(lazy, event) : FENCE_AS_BEFORE;
+    wait_leave(entered);
     return outcome;
 }
 
@@ -192,9 +190,15 @@ enum settled {
     SETTLED_NOT        /* the driver refused */
 };
 
-/* Inside the gate, or with the gate held exclusively. last: it cannot be recorded later. wait_out:
- * whether the event may pass at any moment. */
-static enum settled fence_settle(struct lazy_stream *lazy, uint64_t fence, bool last,
+enum settle {
+    SETTLE_IF_IT_CAN, /* else it stays open */
+    SETTLE_NOW,       /* it cannot be recorded later */
+    SETTLE_AS_LOST    /* nothing is recorded any more */
+};
+
+/* Inside the gate, or with the gate held exclusively, but for SETTLE_AS_LOST. wait_out: whether the
+ * event may pass at any moment. */
+static enum settled fence_settle(struct lazy_stream *lazy, uint64_t fence, enum settle how,
                                  bool *wait_out)
 {
     CUevent event;
@@ -202,8 +206,9 @@ static enum settled fence_settle(struct lazy_stream *lazy, uint64_t fence, bool 
     /* an open fence with this key is of the stream that has this place, which stays until then */
     if (!fence_close(fence, __atomic_load_n(&lazy->key, __ATOMIC_RELAXED), &event, &held))
         return SETTLED_BY_OTHERS;
-    enum fence_outcome outcome = held ? record_entered(lazy, event) : FENCE_NEVER;
-    if (outcome == FENCE_AS_BEFORE && last)
+    bool record = held && how != SETTLE_AS_LOST;
+    enum fence_outcome outcome = record ? record_entered(lazy, event) : FENCE_NEVER;
+    if (outcome == FENCE_AS_BEFORE && how == SETTLE_NOW)
         outcome = FENCE_NEVER;
     *wait_out = outcome == FENCE_RECORDED && lazy->handle == NULL;
     if (outcome == FENCE_RECORDED && trace_wanted())
@@ -220,7 +225,7 @@ bool lazy_fence_record(struct lazy_stream *lazy, uint64_t fence, uint64_t *worth
     if (!capture_gate_enter())
         return false;
     __atomic_store_n(&lazy->eager, EAGER_FREES, __ATOMIC_RELAXED);
-    enum settled settled = fence_settle(lazy, fence, false, &wait);
+    enum settled settled = fence_settle(lazy, fence, SETTLE_IF_IT_CAN, &wait);
     capture_gate_leave();
     *worth_ns_out = wait ? IDLE_WAIT_NS : 0;
     return settled == SETTLED;
@@ -237,7 +242,7 @@ bool lazy_fence_record_soon(struct lazy_stream *lazy, uint64_t fence)
     bool wait;
     while (fence_unrecorded(fence)) {
         if (capture_gate_enter()) {
-            enum settled settled = fence_settle(lazy, fence, false, &wait);
+            enum settled settled = fence_settle(lazy, fence, SETTLE_IF_IT_CAN, &wait);
             capture_gate_leave();
             if (settled != SETTLED_BY_OTHERS)
                 return settled == SETTLED;
@@ -257,18 +262,8 @@ void lazy_fences_before_capture(void)
     for (int i = 0; i < STREAMS_MAX; i++) {
         uint64_t fence = __atomic_load_n(&streams[i].fence, __ATOMIC_ACQUIRE);
         if (fence != 0)
-            fence_settle(&streams[i], fence, false, &wait);
+            fence_settle(&streams[i], fence, SETTLE_IF_IT_CAN, &wait);
     }
-}
-
-static void fence_abandon(struct lazy_stream *lazy, uint64_t fence)
-{
-    CUevent event;
-    bool held;
-    if (!fence_close(fence, __atomic_load_n(&lazy->key, __ATOMIC_RELAXED), &event, &held))
-        return;
-    __atomic_store_n(&lazy->fence, 0, __ATOMIC_RELEASE);
-    fence_closed(fence, FENCE_NEVER);
 }
 
 /* Gives a place back, and waits for the thread that records there at this moment. */
@@ -278,10 +273,11 @@ static void stream_end(struct lazy_stream *lazy, bool record)
     bool wait;
     while ((fence = __atomic_load_n(&lazy->fence, __ATOMIC_ACQUIRE)) != 0) {
         if (record && capture_gate_enter()) {
-            fence_settle(lazy, fence, true, &wait);
+            fence_settle(lazy, fence, SETTLE_NOW, &wait);
             capture_gate_leave();
         } else if (!record || capture_in_progress()) {
-            fence_abandon(lazy, fence); /* when the capture began the driver refused */
+            fence_settle(lazy, fence, SETTLE_AS_LOST,
+                         &wait); /* the driver refused before a capture */
         }
         if (__atomic_load_n(&lazy->fence, __ATOMIC_ACQUIRE) != 0)
             nap();

@@ -94,24 +94,17 @@ static bool group_before(const struct report_group *a, const struct report_group
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->origin < b->origin;
 }
 
-static void other_add(struct report_live *live, const struct report_group *group)
-{
-    live->other_groups++;
-    live->other_blocks += group->blocks;
-    live->other_bytes += group->bytes;
-}
-
 /* Puts a group among those that are listed. */
 static void group_list(struct report_live *live, struct report_group *listed,
                        const struct report_group *group)
 {
     size_t at = live->count;
     if (at == LISTED_MAX && !group_before(group, &listed[at - 1])) {
-        other_add(live, group);
+        report_live_other(live, group);
         return;
     }
     if (at == LISTED_MAX)
-        other_add(live, &listed[--at]);
+        report_live_other(live, &listed[--at]);
     else
         live->count++;
     for (; at > 0 && group_before(group, &listed[at - 1]); at--)

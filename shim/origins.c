@@ -23,9 +23,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "debug.h"
+#include "lock_within.h"
 #include "log.h"
 #include "options.h"
 #include "process.h"
@@ -33,7 +33,7 @@
 
 enum { CALLERS_MAX = 1024, STACKS_MAX = 32768, STEPS_A_STACK = 16 };
 enum { WALK_MAX = 64, OWN_FRAMES_MAX = 12, RUNTIME_FRAMES_MAX = 6 };
-enum { NAMES_BYTES = 512 << 10, NAME_BYTES = 256, SYMBOLS_WAIT_NS = 100000000 };
+enum { NAMES_BYTES = 512 << 10, NAME_BYTES = 256, SYMBOLS_PATIENCE_MS = 100 };
 
 struct frame {
     uint64_t address;
@@ -321,15 +321,10 @@ static void frame_name_locked(struct frame *frame)
 static void frame_name(struct frame *frame)
 {
     int cancellable, saved_errno = errno;
-    struct timespec until;
     if (__atomic_load_n(&frame->name, __ATOMIC_ACQUIRE) != 0)
         return;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += SYMBOLS_WAIT_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    if (pthread_mutex_timedlock(&symbol_lock, &until) == 0) {
+    if (lock_within(&symbol_lock, SYMBOLS_PATIENCE_MS)) {
         if (frame->name == 0)
             frame_name_locked(frame);
         pthread_mutex_unlock(&symbol_lock);

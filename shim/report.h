@@ -50,6 +50,14 @@ struct report_live {
     uint64_t kept_blocks, kept_bytes; /* of all these, by libraries that keep memory on purpose */
 };
 
+/* One group more that is not listed. */
+static inline void report_live_other(struct report_live *live, const struct report_group *group)
+{
+    live->other_groups++;
+    live->other_blocks += group->blocks;
+    live->other_bytes += group->bytes;
+}
+
 /* Allocations by the module that made them. */
 struct report_caller {
     uint32_t module;       /* 0: not known */

@@ -129,19 +129,18 @@ void report_live_text(struct report_buffer *out, const struct report *report,
 {
     const struct report_live *live = &device->live;
     size_t rows = report->stacks ? STACK_ROWS : GROUP_ROWS;
-    uint64_t blocks = live->other_blocks, bytes = live->other_bytes, groups = live->other_groups;
+    struct report_live rest = *live;
     for (size_t i = 0; i < live->count; i++) {
         if (i < rows) {
             group_print(out, report, &live->groups[i]);
             continue;
         }
-        groups++;
-        blocks += live->groups[i].blocks;
-        bytes += live->groups[i].bytes;
+        report_live_other(&rest, &live->groups[i]);
     }
-    if (blocks > 0)
-        report_print(out, "      %10s in %s block%s in %s more group%s\n", BYTES(bytes),
-                     COUNT(blocks), S(blocks), COUNT(groups), S(groups));
+    if (rest.other_blocks > 0)
+        report_print(out, "      %10s in %s block%s in %s more group%s\n", BYTES(rest.other_bytes),
+                     COUNT(rest.other_blocks), S(rest.other_blocks), COUNT(rest.other_groups),
+                     S(rest.other_groups));
     if (live->kept_blocks > 0)
         report_print(out,
                      "      %10s in %s block%s of all these belong to NVIDIA's libraries, "
@@ -183,7 +182,7 @@ void report_live_json(struct report_buffer *out, const struct report *report,
                       const struct report_device *device)
 {
     const struct report_live *live = &device->live;
-    uint64_t blocks = live->other_blocks, bytes = live->other_bytes, groups = live->other_groups;
+    struct report_live rest = *live;
     if (!live->known)
         return;
     report_print(out, "     \"live\": {\"groups\": [");
@@ -193,12 +192,11 @@ void report_live_json(struct report_buffer *out, const struct report *report,
             group_json(out, report, &live->groups[i]);
             continue;
         }
-        groups++;
-        blocks += live->groups[i].blocks;
-        bytes += live->groups[i].bytes;
+        report_live_other(&rest, &live->groups[i]);
     }
     report_print(out,
                  "],\n       \"other_groups\": %llu, \"other_blocks\": %llu, \"other_bytes\": "
                  "%llu, \"kept_blocks\": %llu, \"kept_bytes\": %llu},\n",
-                 U(groups), U(blocks), U(bytes), U(live->kept_blocks), U(live->kept_bytes));
+                 U(rest.other_groups), U(rest.other_blocks), U(rest.other_bytes),
+                 U(live->kept_blocks), U(live->kept_bytes));
 }

@@ -22,6 +22,7 @@
 #include "figures.h"
 #include "leaks.h"
 #include "live.h"
+#include "lock_within.h"
 #include "log.h"
 #include "options.h"
 #include "process.h"
@@ -32,7 +33,7 @@
 #define SECOND_NS 1000000000U
 #define NEVER_NS  UINT64_MAX
 
-enum { NAP_NS = 1000000, EXIT_PATIENCE_MS = 3000, REGISTRY_PATIENCE_MS = 1000, REASON_BYTES = 48 };
+enum { EXIT_PATIENCE_MS = 3000, REGISTRY_PATIENCE_MS = 1000, REASON_BYTES = 48 };
 enum state { STATE_NONE, STATE_STARTING, STATE_RUNS, STATE_ENDING };
 
 static pthread_mutex_t report_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,17 +42,6 @@ static uint64_t report_number;                 /* under report_lock */
 static uint64_t begin_ns;
 static int state;      /* enum state, atomic */
 static uint32_t asked; /* reports that were asked for; also what the thread sleeps on */
-
-static bool lock_within(pthread_mutex_t *lock, int patience_ms)
-{
-    static const struct timespec nap = {.tv_nsec = NAP_NS};
-    for (int waited = 0; pthread_mutex_trylock(lock) != 0; waited++) {
-        if (waited >= patience_ms)
-            return false;
-        nanosleep(&nap, NULL);
-    }
-    return true;
-}
 
 /* Returns how many rows count. blocks: whose they are is wanted. */
 static size_t figures_take(bool at_exit, bool blocks)

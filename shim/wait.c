@@ -19,10 +19,10 @@
 
 enum { SPARE_BYTES = 256 };
 
-bool wait_enter(const struct context *context, CUcontext current)
+bool wait_enter(CUcontext context, CUcontext current)
 {
-    return current != context->handle && real_cuCtxPushCurrent_v2 != NULL &&
-           real_cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
+    return current != context && real_cuCtxPushCurrent_v2 != NULL &&
+           real_cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
 }
 
 void wait_leave(bool entered)
@@ -59,7 +59,7 @@ static void spare_refill(struct context *context)
 /* The free of a tiny block: what a native free waits for and returns. */
 static CUresult barrier_wait(struct context *context, CUcontext current, bool *later_out)
 {
-    bool entered = wait_enter(context, current);
+    bool entered = wait_enter(context->handle, current);
     CUdeviceptr spare = __atomic_exchange_n(&context->barrier_spare, 0, __ATOMIC_ACQ_REL);
     CUresult result = CUDA_SUCCESS;
     if (spare == 0)
@@ -83,7 +83,7 @@ static CUresult barrier_wait(struct context *context, CUcontext current, bool *l
 
 static CUresult context_synchronize(const struct context *context, CUcontext current)
 {
-    bool entered = wait_enter(context, current);
+    bool entered = wait_enter(context->handle, current);
     CUresult result = real_cuCtxSynchronize();
     wait_leave(entered);
     return result;

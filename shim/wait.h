@@ -21,7 +21,7 @@
 CUresult wait_as_free(struct context *context, CUcontext current, bool *later_out);
 
 /* Makes a context current for a moment. current: what is current now. wait_leave() undoes it. */
-bool wait_enter(const struct context *context, CUcontext current);
+bool wait_enter(CUcontext context, CUcontext current);
 void wait_leave(bool entered);
 
 /* An error after which the context serves nothing until it is reset. */

@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -282,11 +283,6 @@ def round_run(place, chosen, index, ms, end):
 # --- what is printed and written ----------------------------------------------------------------------------------
 
 
-def median(values):
-    values = sorted(values)
-    return (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
-
-
 def us_text(us):
     return "%.3f" % us if us < 10 else "%.1f" % us if us < 1000 else "%.0f" % us
 
@@ -309,7 +305,7 @@ def records(chosen):
     for contender in chosen:
         for row in sorted(set(contender.values) | set(contender.failed), key=lambda r: (r[0], r[2], r[1])):
             values, held = contender.values.get(row), contender.held.get(row, -1)
-            numbers = ["%.4f" % f(values) for f in (median, min, max)] if values else ["", "", ""]
+            numbers = ["%.4f" % f(values) for f in (statistics.median, min, max)] if values else ["", "", ""]
             note = "" if values else contender.failed[row]
             yield dict(zip(COLUMNS, (contender.name, contender.runtime, contender.free, row[0], str(row[1]), str(row[2]), "us",
                                      *numbers, str(len(values or ())), str(held) if held >= 0 else "", note)))
@@ -352,7 +348,7 @@ def notes_print(chosen, left_out):
     for contender in chosen:
         if contender.measured(INTERPRETER):
             notes.append("%s: %.3f us of each figure are Python's loop around a function that does nothing" % (
-                contender.name, median(contender.values[INTERPRETER])))
+                contender.name, statistics.median(contender.values[INTERPRETER])))
     for note in notes[:MOST_NOTES]:
         print(note[:NOTE_WIDTH])
     if len(notes) > MOST_NOTES:

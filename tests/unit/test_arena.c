@@ -258,31 +258,42 @@ static void memory_taken_ahead_is_told_to_be_free(void **state)
     sim_pool_end(sim, pool);
 }
 
-/* A program that holds the same all the time, and frees the oldest block for each new one. */
+enum { ROTATED = 16 };
+
+/* A program that holds the same all the time, and frees the oldest block for each new one; between
+ * that and the next it allocates and frees `between` small ones. */
+static struct pool *rotate(struct sim_backing *sim, uint64_t block[ROTATED], int rounds,
+                           int between)
+{
+    sim->parts = false;
+    struct pool *pool = sim_pool_create(sim, 0, 0);
+    for (int i = 0; i < ROTATED; i++)
+        block[i] = sim_alloc(pool, 100 * MIB);
+    for (int i = 0; i < rounds; i++) {
+        sim_free(block[i % ROTATED]);
+        pool_trim(pool, UINT64_MAX);
+        for (int j = 0; j < between; j++)
+            sim_free(sim_alloc(pool, 4096));
+        block[i % ROTATED] = sim_alloc(pool, 100 * MIB);
+    }
+    return pool;
+}
+
 static void what_comes_back_at_once_stays(void **state)
 {
     (void)state;
-    enum { BLOCKS = 16 };
-    uint64_t block[BLOCKS];
+    uint64_t block[ROTATED];
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-    sim->parts = false;
-    struct pool *pool = sim_pool_create(sim, 0, 0);
-    for (int i = 0; i < BLOCKS; i++)
-        block[i] = sim_alloc(pool, 100 * MIB);
-    for (int i = 0; i < 200; i++) {
-        sim_free(block[i % BLOCKS]);
-        pool_trim(pool, UINT64_MAX);
-        block[i % BLOCKS] = sim_alloc(pool, 100 * MIB);
-    }
+    struct pool *pool = rotate(sim, block, 200, 0);
     assert_in_range(sim->calls[SIM_RELEASE], 1, 10);
-    assert_int_equal(sim->held_bytes, BLOCKS * 100 * MIB);
+    assert_int_equal(sim->held_bytes, ROTATED * 100 * MIB);
     sim_free(block[0]); /* one stays idle ... */
     sim_free(block[1]);
     pool_trim(pool, UINT64_MAX);
-    assert_int_equal(sim->held_bytes, (BLOCKS - 1) * 100 * MIB);
+    assert_int_equal(sim->held_bytes, (ROTATED - 1) * 100 * MIB);
     block[0] = sim_alloc(pool, 150 * MIB); /* ... until it is of no use */
     pool_trim(pool, UINT64_MAX);
-    assert_int_equal(sim->held_bytes, (BLOCKS - 2) * 100 * MIB + 150 * MIB);
+    assert_int_equal(sim->held_bytes, (ROTATED - 2) * 100 * MIB + 150 * MIB);
     sim_backing_check(sim, pool);
     sim_pool_end(sim, pool);
 }
@@ -291,20 +302,9 @@ static void what_comes_back_at_once_stays(void **state)
 static void what_comes_back_later_is_given_back(void **state)
 {
     (void)state;
-    enum { BLOCKS = 16 };
-    uint64_t block[BLOCKS];
+    uint64_t block[ROTATED];
     struct sim_backing *sim = sim_backing_create(SIM_CARD_NO_BOUND);
-    sim->parts = false;
-    struct pool *pool = sim_pool_create(sim, 0, 0);
-    for (int i = 0; i < BLOCKS; i++)
-        block[i] = sim_alloc(pool, 100 * MIB);
-    for (int i = 0; i < 50; i++) {
-        sim_free(block[i % BLOCKS]);
-        pool_trim(pool, UINT64_MAX);
-        for (int j = 0; j < 5; j++)
-            sim_free(sim_alloc(pool, 4096));
-        block[i % BLOCKS] = sim_alloc(pool, 100 * MIB);
-    }
+    struct pool *pool = rotate(sim, block, 50, 5);
     assert_in_range(sim->calls[SIM_RELEASE], 40, 50); /* threads count frees a little late */
     sim_pool_end(sim, pool);
 }

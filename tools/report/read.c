@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "../../shim/rank.h"
@@ -368,45 +369,22 @@ void report_free(struct loaded *loaded)
     loaded->groups = NULL;
 }
 
-/* The whole file; NULL: *why_out says why not. */
-static char *file_load(const char *path, size_t *bytes_out, const char **why_out)
-{
-    FILE *file = fopen(path, "rb");
-    long bytes = file != NULL && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    char *data = NULL;
-    *why_out = "it cannot be read";
-    if (bytes > FILE_BYTES_MAX)
-        *why_out = "it is too long for a report";
-    else if (bytes >= 0 && (data = malloc((size_t)bytes + 1)) != NULL) {
-        rewind(file);
-        *bytes_out = fread(data, 1, (size_t)bytes, file);
-    }
-    if (file != NULL)
-        fclose(file);
-    return data;
-}
-
 bool report_read(const struct command *command, const char *path, struct loaded *loaded)
 {
     struct read_state state = {0};
+    struct stat status;
     json_error_t error;
-    size_t bytes = 0;
-    const char *why;
     memset(loaded, 0, sizeof(*loaded));
     if (!command_input_check(command, path))
         return false;
-    char *data = file_load(path, &bytes, &why);
-    if (data == NULL) {
-        command_bad_input(command, path, 0, why);
+    if (stat(path, &status) != 0 || status.st_size > FILE_BYTES_MAX) {
+        command_bad_input(command, path, 0, "it is too long for a report");
         return false;
     }
-    json_t *root = json_loadb(data, bytes, JSON_REJECT_DUPLICATES, &error);
-    free(data);
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        char shown[WHY_BYTES];
         snprintf(state.why, sizeof(state.why), "no JSON: %s", error.text);
-        command_bad_input(command, path, error.line > 0 ? (size_t)error.line : 0,
-                          text_visible(state.why, shown, sizeof(shown)));
+        command_bad_input(command, path, error.line > 0 ? (size_t)error.line : 0, state.why);
         return false;
     }
     root_read(&state, root, loaded);
