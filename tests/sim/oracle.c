@@ -31,6 +31,8 @@ struct owned {
     bool alive;
     bool gone; /* the memory is, or its context: a free that failed does not bring it back */
     const struct context *context; /* that was current when the block began; NULL: none */
+    uint64_t begin, size;          /* of the whole block, of which this may be what is left */
+    uint64_t ended_on;             /* identity of the stream that it was freed on; 0: by cudaFree */
 };
 
 struct access {
@@ -39,6 +41,8 @@ struct access {
     uint64_t generation;
     uint32_t slot;
     uint64_t seq;
+    uint64_t stream; /* its identity */
+    const char *what;
 };
 
 static struct owned *owned;
@@ -47,11 +51,36 @@ static struct access *accesses;
 static size_t access_count, access_room, access_prune_at = 64;
 static uint64_t generations, hazards;
 
+/* Says what and where; the caller's next lines say who. */
 static void hazard(const char *what, uint64_t address, uint64_t bytes)
 {
     hazards++;
     fprintf(stderr, "vrsim: hazard: %s: %llu bytes at 0x%llx\n", what, (unsigned long long)bytes,
             (unsigned long long)address);
+}
+
+static void hazard_owner(const char *who, const struct owned *owner)
+{
+    char end[64] = "alive";
+    if (owner->gone)
+        snprintf(end, sizeof(end), "its memory or context is gone");
+    else if (!owner->alive && owner->ended_on != 0)
+        snprintf(end, sizeof(end), "freed on stream %llu", (unsigned long long)owner->ended_on);
+    else if (!owner->alive)
+        snprintf(end, sizeof(end), "freed");
+    fprintf(stderr, "vrsim: hazard:   %s: generation %llu, %llu bytes at 0x%llx, %s\n", who,
+            (unsigned long long)owner->generation, (unsigned long long)owner->size,
+            (unsigned long long)owner->begin, end);
+}
+
+static void hazard_access(const char *who, const struct access *access)
+{
+    fprintf(stderr,
+            "vrsim: hazard:   %s: %s, operation %llu of stream %llu, %llu bytes at 0x%llx of "
+            "generation %llu\n",
+            who, access->what, (unsigned long long)access->seq, (unsigned long long)access->stream,
+            (unsigned long long)access->bytes, (unsigned long long)access->address,
+            (unsigned long long)access->generation);
 }
 
 /* Index of the first entry that ends above the address. */
@@ -90,8 +119,10 @@ static void note_alloc(uint64_t address, uint64_t bytes)
     size_t from = owned_first(address), to = from, count = 0;
     struct owned parts[3];
     for (; to < owned_count && owned[to].address < end; to++)
-        if (owned[to].alive)
+        if (owned[to].alive) {
             hazard("block handed out while another lives there", address, bytes);
+            hazard_owner("the other", &owned[to]);
+        }
     if (to > from && owned[from].address < address) {
         parts[count] = owned[from];
         parts[count++].bytes = address - owned[from].address;
@@ -100,7 +131,9 @@ static void note_alloc(uint64_t address, uint64_t bytes)
                                     .bytes = bytes,
                                     .generation = ++generations,
                                     .alive = true,
-                                    .context = context};
+                                    .context = context,
+                                    .begin = address,
+                                    .size = bytes};
     if (to > from && owned[to - 1].address + owned[to - 1].bytes > end) {
         parts[count] = owned[to - 1];
         parts[count].address = end;
@@ -109,14 +142,15 @@ static void note_alloc(uint64_t address, uint64_t bytes)
     owned_splice(from, to - from, parts, count);
 }
 
-/* Returns whether that changed anything. */
-static int note_state(uint64_t address, bool alive)
+/* `stream`: identity, 0: none. Returns whether that changed anything. */
+static int note_state(uint64_t address, bool alive, uint64_t stream)
 {
     size_t at = owned_first(address);
     if (at == owned_count || owned[at].address != address || owned[at].alive == alive ||
         owned[at].gone)
         return 0;
     owned[at].alive = alive;
+    owned[at].ended_on = stream;
     return 1;
 }
 
@@ -124,9 +158,11 @@ void oracle_memory_gone(uint64_t address, uint64_t bytes, bool with_context)
 {
     size_t at = owned_first(address);
     for (; at < owned_count && owned[at].address < address + bytes; at++) {
-        if (owned[at].alive && !with_context)
+        if (owned[at].alive && !with_context) {
             hazard("memory given back to the card while a block lives in it", owned[at].address,
                    owned[at].bytes);
+            hazard_owner("block", &owned[at]);
+        }
         owned[at].alive = false;
         owned[at].gone = true;
     }
@@ -156,7 +192,7 @@ SIM_API void vrsim_note_alloc(CUdeviceptr address, size_t bytes)
 SIM_API int vrsim_note_free(CUdeviceptr address)
 {
     pthread_mutex_lock(&sim.lock);
-    int ended = note_state(address, false);
+    int ended = note_state(address, false, 0);
     pthread_mutex_unlock(&sim.lock);
     return ended;
 }
@@ -164,15 +200,22 @@ SIM_API int vrsim_note_free(CUdeviceptr address)
 SIM_API void vrsim_note_free_failed(CUdeviceptr address)
 {
     pthread_mutex_lock(&sim.lock);
-    note_state(address, true);
+    note_state(address, true, 0);
     pthread_mutex_unlock(&sim.lock);
+}
+
+/* NULL: none has that handle. */
+static const struct stream *stream_of(CUstream handle)
+{
+    struct stream *stream;
+    CUstream known = handle == NULL ? CU_STREAM_LEGACY : handle;
+    return stream_find(known, &stream) == CUDA_SUCCESS ? stream : NULL;
 }
 
 static bool stream_captures(CUstream handle)
 {
-    struct stream *stream;
-    return stream_find(handle == NULL ? CU_STREAM_LEGACY : handle, &stream) == CUDA_SUCCESS &&
-           stream->capture != NULL;
+    const struct stream *stream = stream_of(handle);
+    return stream != NULL && stream->capture != NULL;
 }
 
 SIM_API void vrsim_note_alloc_async(CUdeviceptr address, size_t bytes, CUstream stream)
@@ -188,7 +231,8 @@ SIM_API void vrsim_note_alloc_async(CUdeviceptr address, size_t bytes, CUstream 
 SIM_API int vrsim_note_free_async(CUdeviceptr address, CUstream stream)
 {
     pthread_mutex_lock(&sim.lock);
-    int ended = stream_captures(stream) ? 0 : note_state(address, false);
+    const struct stream *on = stream_of(stream);
+    int ended = stream_captures(stream) ? 0 : note_state(address, false, on != NULL ? on->id : 0);
     pthread_mutex_unlock(&sim.lock);
     return ended;
 }
@@ -283,17 +327,37 @@ static void access_compare(const struct op *op, const struct access *now)
             !vclock_covers(&op->clock, old->slot, old->seq)) {
             hazard("memory of a new owner used while earlier work on it may still run",
                    now->address, now->bytes);
+            hazard_access("earlier", old);
+            hazard_access("now, with no order between", now);
             return;
         }
     }
 }
 
+static const char *op_name(const struct op *op)
+{
+    switch (op->kind) {
+    case OP_KERNEL:
+        return op->copies ? "copy or fill" : "kernel";
+    case OP_SPIN:
+        return "spinning kernel";
+    case OP_HOST:
+        return "host function";
+    default:
+        return "no work";
+    }
+}
+
 static void access_part(const struct op *op, const struct owned *owner, uint64_t from, uint64_t end)
 {
-    struct access now = {from, end - from, owner->generation, op->slot, op->seq};
+    struct access now = {from,    end - from,    owner->generation, op->slot,
+                         op->seq, op->stream_id, op_name(op)};
     if (!owner->alive) {
-        if (!sim.freed_use)
+        if (!sim.freed_use) {
             hazard("memory used after it was freed", from, end - from);
+            hazard_owner("block", owner);
+            hazard_access("now", &now);
+        }
         return;
     }
     access_compare(op, &now);

@@ -102,6 +102,7 @@ struct op {
     bool running; /* OP_HOST: the worker is in it */
     struct context *context;
     uint64_t context_id;
+    uint64_t stream_id; /* 0: of no stream */
     uint32_t slot;
     uint64_t seq;
     uint64_t submit_ns;

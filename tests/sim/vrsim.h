@@ -108,7 +108,8 @@ void vrsim_note_free_failed(CUdeviceptr address);
 void vrsim_note_alloc_async(CUdeviceptr address, size_t bytes, CUstream stream);
 int vrsim_note_free_async(CUdeviceptr address, CUstream stream);
 
-/* Hazards seen so far; each was one line on stderr beginning "vrsim: hazard: ". */
+/* Hazards seen so far; each was lines on stderr beginning "vrsim: hazard: ": what, how many bytes
+ * and where; indented, the block or both operations, their streams by identity. */
 uint64_t vrsim_hazards(void);
 void vrsim_hazards_reset(void);
 

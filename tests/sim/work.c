@@ -307,6 +307,7 @@ static struct op *op_new(struct stream *stream, const struct work *work)
     op->copies = work->copies;
     op->context = stream->context;
     op->context_id = stream->context->id;
+    op->stream_id = stream->id;
     op->slot = stream->slot;
     op->seq = ++slot_uses[stream->slot].seq;
     op->submit_ns = sim.host_ns;

@@ -7,7 +7,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -289,6 +292,64 @@ static void correct_programs_raise_nothing(void **state)
     assert_int_equal(vrsim_hazards(), 0);
 }
 
+/* What stderr got while `act` ran. */
+static void told(char *text, size_t room, void (*act)(void))
+{
+    int ends[2], kept = dup(STDERR_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    act();
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(ends[1]);
+    ssize_t length = read(ends[0], text, room - 1);
+    close(ends[0]);
+    text[length < 0 ? 0 : length] = '\0';
+}
+
+static uint64_t identity(CUstream stream)
+{
+    unsigned long long id = 0;
+    assert_int_equal(cuStreamGetId(stream, &id), CUDA_SUCCESS);
+    return id;
+}
+
+static void reuse_early(void)
+{
+    vrsim_note_alloc(arena, BYTES);
+    touch(one, arena);
+    hand_over(arena);
+    touch(two, arena);
+}
+
+static void use_late(void)
+{
+    vrsim_note_alloc(arena + BYTES, 3 * BYTES);
+    vrsim_note_free_async(arena + BYTES, two);
+    touch(one, arena + 2 * BYTES);
+}
+
+/* Both operations with their streams, or how the block ended. */
+static void a_hazard_names_both_sides(void **state)
+{
+    char text[2048], wanted[256];
+    (void)state;
+    told(text, sizeof(text), reuse_early);
+    snprintf(wanted, sizeof(wanted), "of stream %llu, 4096 bytes at",
+             (unsigned long long)identity(one));
+    assert_non_null(strstr(text, wanted));
+    assert_non_null(strstr(text, "earlier: kernel, operation "));
+    snprintf(wanted, sizeof(wanted), "of stream %llu, 4096 bytes at 0x%llx of",
+             (unsigned long long)identity(two), (unsigned long long)arena);
+    assert_non_null(strstr(text, "now, with no order between: kernel, operation "));
+    assert_non_null(strstr(text, wanted));
+    told(text, sizeof(text), use_late);
+    snprintf(wanted, sizeof(wanted), "12288 bytes at 0x%llx, freed on stream %llu",
+             (unsigned long long)(arena + BYTES), (unsigned long long)identity(two));
+    assert_non_null(strstr(text, wanted));
+    assert_int_equal(vrsim_hazards(), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +368,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(reused_stream_handle_is_no_order, setup, teardown),
         cmocka_unit_test_setup_teardown(access_that_was_not_allowed_is_caught, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_hazard_names_both_sides, setup, teardown),
         cmocka_unit_test_setup_teardown(correct_programs_raise_nothing, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

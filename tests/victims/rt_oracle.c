@@ -70,20 +70,28 @@ static void touch(uint64_t *random, const struct block *b, cudaStream_t s)
                  (int)roll(random, 2));
 }
 
+/* Whether there was memory: the card may be full. */
+static int granted(cudaError_t result)
+{
+    if (result == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED);
+        return 0;
+    }
+    MUST(result);
+    return 1;
+}
+
 static void take_bytes(uint64_t *random, struct block *b, cudaStream_t s, size_t bytes, int ordered)
 {
     b->bytes = bytes;
     b->ordered = ordered;
     b->loose = 0;
-    cudaError_t result = b->ordered ? cudaMallocAsync((void **)&b->start, b->bytes, s)
-                                    : cudaMalloc((void **)&b->start, b->bytes);
-    if (result == cudaErrorMemoryAllocation) {
-        cudaGetLastError();
+    if (!granted(b->ordered ? cudaMallocAsync((void **)&b->start, b->bytes, s)
+                            : cudaMalloc((void **)&b->start, b->bytes))) {
         b->start = NULL;
-        __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED);
         return;
     }
-    MUST(result);
     kernel_write(s, 1000 + roll(random, 300000), b->start, b->bytes);
     MUST(cudaEventRecord(b->used, s));
 }
@@ -122,6 +130,7 @@ static void copy(uint64_t *random, struct block *to, cudaStream_t s)
     struct block *from = block_enter(random, 1);
     size_t bytes = from != NULL && from->bytes < to->bytes ? from->bytes : to->bytes;
     char host[64];
+    size_t seen = to->bytes < sizeof(host) ? to->bytes : sizeof(host); /* shortened ones are less */
     MUST(cudaStreamWaitEvent(s, to->used, 0));
     bytes = bytes < 8192 ? bytes : 8192;
     if (from == NULL) {
@@ -134,7 +143,7 @@ static void copy(uint64_t *random, struct block *to, cudaStream_t s)
     MUST(cudaEventRecord(to->used, s));
     if (roll(random, 16) == 0) {
         MUST(cudaEventSynchronize(to->used)); /* the legacy stream is not behind it */
-        MUST(cudaMemcpy(host, to->start, sizeof(host), cudaMemcpyDeviceToHost));
+        MUST(cudaMemcpy(host, to->start, seen, cudaMemcpyDeviceToHost));
     }
     block_leave(from);
 }
@@ -155,7 +164,7 @@ static void wait_somehow(uint64_t *random, cudaStream_t s)
 /* Freed on a stream, which then asks for a little less. */
 static void shorten(uint64_t *random, struct block *b, cudaStream_t s)
 {
-    size_t bytes = b->bytes - roll(random, (unsigned)(b->bytes / 8));
+    size_t bytes = b->bytes - roll(random, (unsigned)(b->bytes / 8 + 1));
     if (!b->ordered) {
         use(random, b, s);
         return;
@@ -214,10 +223,8 @@ static int capture(uint64_t *random, struct block *b)
         touch(random, b, stream[s].handle);
         step(random, 1);
     }
-    if (roll(random, 2) == 0) {
-        MUST(cudaMallocAsync(&own, 5000, stream[s].handle));
+    if (roll(random, 2) == 0 && granted(cudaMallocAsync(&own, 5000, stream[s].handle)))
         MUST(cudaFreeAsync(own, stream[s].handle));
-    }
     MUST(cudaStreamEndCapture(stream[s].handle, &graph));
     pthread_rwlock_unlock(&captures);
     MUST(cudaGraphInstantiate(&exec, graph, 0));
