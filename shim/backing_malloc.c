@@ -28,8 +28,8 @@ static enum backing_status status_of(CUresult result)
 static CUresult segment_free(struct context *context, CUdeviceptr address, uint64_t bytes)
 {
     CUstreamCaptureMode mode;
-    uint64_t begin_ns = trace_clock();
     latency_slow();
+    uint64_t begin_ns = trace_clock();
     capture_relax(&mode);
     CUresult result = real_cuMemFree_v2(address);
     capture_restore(&mode);

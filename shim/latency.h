@@ -48,13 +48,25 @@ uint64_t latency_draw(void);
 /* A call ended that was timed (begin_ns above 0) or turned slow. */
 void latency_record(enum latency_kind kind, uint64_t begin_ns);
 
+/* A call begins that has not turned slow. latency_begin() says so too. */
+static inline void latency_slow_not_yet(void)
+{
+    latency_thread.slow_since_ns = 0;
+}
+
+/* When the thread's present call turned slow, or its latest one; 0: it did not. */
+static inline uint64_t latency_slow_since(void)
+{
+    return latency_thread.slow_since_ns;
+}
+
 /* Around a hooked call. */
 static inline uint64_t latency_begin(void)
 {
 #ifdef VRAMALLOC_NO_LATENCY
     return 0;
 #endif
-    latency_thread.slow_since_ns = 0;
+    latency_slow_not_yet();
     return __builtin_expect(latency_thread.left-- == 0, 0) ? latency_draw() : 0;
 }
 

@@ -40,6 +40,7 @@
 
 #include "clock.h"
 #include "devices.h"
+#include "latency.h"
 #include "log.h"
 #include "options.h"
 #include "process.h"
@@ -60,13 +61,14 @@ struct chunk {
 
 static __thread struct writer {
     struct chunk chunk;
-    void *open_chunk;   /* that holds the record of a free which has not ended; NULL: none */
-    uint64_t recent_ns; /* the latest time known; valid inside a call */
-    uint32_t calls;     /* of the program's that this thread is in */
-    uint32_t number;    /* of the thread, + 1; 0: none yet */
-    bool large;         /* its next chunk has CHUNK_BYTES */
-    bool waited;        /* recent_ns is the end of a wait in this call */
-    struct {            /* the latest caller, of allocations and of frees */
+    void *open_chunk;        /* that holds the record of a free which has not ended; NULL: none */
+    uint64_t recent_ns;      /* the latest time known; valid inside a call */
+    uint32_t calls;          /* of the program's that this thread is in */
+    uint32_t number;         /* of the thread, + 1; 0: none yet */
+    bool large;              /* its next chunk has CHUNK_BYTES */
+    bool waited;             /* recent_ns is the end of a wait in this call */
+    uint64_t waits_since_ns; /* the first wait of this call; 0: none yet */
+    struct {                 /* the latest caller, of allocations and of frees */
         const void *address;
         uint16_t id;
     } caller[2];
@@ -620,10 +622,26 @@ static inline uint64_t now_note(void)
     return writer.recent_ns;
 }
 
-struct trace_call trace_alloc_begin(const void *caller)
+static inline void call_begin(uint64_t now_ns)
 {
     writer.calls++;
-    return (struct trace_call){.begin_ns = now_note(), .caller = caller};
+    writer.recent_ns = now_ns;
+    writer.waited = false;
+    writer.waits_since_ns = 0;
+    latency_slow_not_yet();
+}
+
+/* When the call turned slow or first waited; 0: neither. */
+static inline uint64_t slow_since(void)
+{
+    uint64_t slow_ns = latency_slow_since(), waits_ns = writer.waits_since_ns;
+    return waits_ns == 0 || (slow_ns != 0 && slow_ns < waits_ns) ? slow_ns : waits_ns;
+}
+
+struct trace_call trace_alloc_begin(const void *caller)
+{
+    call_begin(0);
+    return (struct trace_call){.caller = caller};
 }
 
 void trace_alloc_end(const struct trace_call *call, enum trace_kind kind, int result,
@@ -633,9 +651,9 @@ void trace_alloc_end(const struct trace_call *call, enum trace_kind kind, int re
     struct trace_record *record = record_take();
     if (record == NULL)
         return;
-    uint64_t end_ns = now_note();
+    uint64_t end_ns = now_note(), slow_ns = slow_since();
     record->time_ns = end_ns - start_ns;
-    record->duration_ns = end_ns - call->begin_ns;
+    record->duration_ns = slow_ns != 0 ? end_ns - slow_ns : 0;
     record->address = address;
     record->bytes = bytes;
     record->stream = stream;
@@ -652,9 +670,8 @@ struct trace_call trace_free_begin(const void *caller, enum trace_kind kind, uin
     struct trace_call call = {.outer_chunk = writer.open_chunk};
     uint16_t known = caller_id(caller, true);
     struct trace_record *record = record_take();
-    call.begin_ns = now_note();
-    writer.calls++;
-    writer.waited = false;
+    call.begin_ns = clock_ns();
+    call_begin(call.begin_ns);
     call.record = record;
     if (record == NULL)
         return call;
@@ -674,7 +691,10 @@ void trace_free_end(const struct trace_call *call, int result)
     writer.calls--;
     if (call->record == NULL)
         return;
-    call->record->duration_ns = (writer.waited ? writer.recent_ns : clock_ns()) - call->begin_ns;
+    if (writer.waited)
+        call->record->duration_ns = writer.recent_ns - call->begin_ns;
+    else if (slow_since() != 0)
+        call->record->duration_ns = clock_ns() - call->begin_ns;
     call->record->context = context_number_latest();
     __atomic_store_n(&call->record->result, (uint16_t)result, __ATOMIC_RELEASE);
     writer.open_chunk = call->outer_chunk;
@@ -690,7 +710,7 @@ void trace_passed(const void *caller, uint64_t bytes)
 
 uint64_t trace_recent_ns(void)
 {
-    return writer.calls > 0 ? writer.recent_ns : clock_ns();
+    return writer.calls > 0 && writer.recent_ns != 0 ? writer.recent_ns : now_note();
 }
 
 /* Lasted from begin_ns to end_ns. A record that begins a chunk is not earlier than the chunk. */
@@ -731,6 +751,8 @@ void trace_wait(uint64_t begin_ns, int result, uint16_t context)
     struct trace_record what = {.result = (uint16_t)result, .context = context};
     uint64_t now_ns = now_note();
     writer.waited = true;
+    if (writer.waits_since_ns == 0)
+        writer.waits_since_ns = begin_ns;
     if (now_ns >= begin_ns + TRACE_WAIT_LEAST_NS)
         event_write(TRACE_WAIT, begin_ns, now_ns, &what);
 }

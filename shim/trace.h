@@ -37,7 +37,7 @@ void trace_end(void);
 
 /* One call of the program. `caller` is the hook's return address. */
 struct trace_call {
-    uint64_t begin_ns;
+    uint64_t begin_ns; /* of a free */
     const void *caller;
     struct trace_record *record; /* of a free; NULL: there is none */
     void *chunk;                 /* that the record lies in */
@@ -45,12 +45,14 @@ struct trace_call {
 };
 
 /* Around an allocation. result: the driver's code. address: 0 where there is no block. served: the
- * block is the pool's. Cost together: two clocks and 48 bytes written, 60 to 70 ns. */
+ * block is the pool's. Cost together: a clock and 48 bytes written; a call that turns slow
+ * (latency.h) or waits is timed from there, which costs a clock more. */
 struct trace_call trace_alloc_begin(const void *caller);
 void trace_alloc_end(const struct trace_call *call, enum trace_kind kind, int result,
                      uint64_t address, uint64_t bytes, uint64_t stream, bool served);
 
-/* Around a free: its record stands from the beginning on. Cost: as above. */
+/* Around a free: its record stands from the beginning on. Cost: as above; a wait's
+ * end is the call's, and its clock the only one. */
 struct trace_call trace_free_begin(const void *caller, enum trace_kind kind, uint64_t address,
                                    uint64_t stream, bool served);
 void trace_free_end(const struct trace_call *call, int result);

@@ -29,8 +29,10 @@
 /* What a record is. X(NAME, "name")
  *
  * Calls of the program. time_ns: of an allocation its end, of a free its beginning, so that in the
- * order of time no address is handed out before it was freed. duration_ns: of the whole call, of a
- * free that waits for the GPU until that wait or the latest event behind it has ended.
+ * order of time no address is handed out before it was freed. duration_ns: of an allocation from
+ * where it turned slow (the driver answers, memory comes or goes, a wait), of a free that turned
+ * slow all of it, of one that waits for the GPU until that wait or the latest event behind it has
+ * ended; 0: the pool had the answer at hand, and it was not timed.
  *   alloc, alloc_pitch, alloc_async   address, bytes asked for (of pitched memory with its
  * padding), stream free, free_async                  address, stream; bytes is 0 passed memory that
  * the library only counts: bytes; address is 0 Events of the pool. grow, shrink memory from the

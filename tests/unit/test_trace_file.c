@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../shim/latency.h"
 #include "../../shim/options.h"
 #include "../../shim/trace.h"
 #include "../../tools/trace/reader.h"
@@ -24,6 +25,8 @@ enum { LONG_PAIR = 777, LONG_EVENTS = 12000, EVENTS = 2 * PAIRS + PAIRS / 10 + L
 
 static const bool serves = true;
 const bool *process_is_served = &serves;
+
+__thread struct latency_thread latency_thread;
 
 uint16_t context_number_latest(void)
 {
@@ -101,6 +104,37 @@ static void short_threads(void)
         pthread_create(&thread, NULL, ten_pairs_write, (void *)(uintptr_t)i);
         pthread_join(thread, NULL);
     }
+    trace_end();
+}
+
+/* What the library does where a call turns slow. */
+static void turn_slow(void)
+{
+    latency_thread.slow_since_ns = clock_ns();
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+/* Allocations and frees by turns: at hand, slow, with a wait, at hand again. */
+static void some_slow(void)
+{
+    const void *caller = (const void *)(uintptr_t)&options_load;
+    trace_open(NULL);
+    for (int how = 0; how < 4; how++)
+        for (int frees = 0; frees < 2; frees++) {
+            struct trace_call call = frees ? trace_free_begin(caller, TRACE_FREE, 512, 0, true)
+                                           : trace_alloc_begin(caller);
+            if (how == 1) {
+                turn_slow();
+            } else if (how == 2) {
+                uint64_t begin_ns = trace_recent();
+                nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+                trace_wait(begin_ns, 0, 7);
+            }
+            if (frees)
+                trace_free_end(&call, 0);
+            else
+                trace_alloc_end(&call, TRACE_ALLOC, 0, 512, 8, 0, true);
+        }
     trace_end();
 }
 
@@ -268,6 +302,28 @@ static void written_by_threads(void **state)
     for (size_t i = 0; i < info->item_count; i++)
         limit_told |= strcmp(info->items[i].text, "VRAMALLOC_TRACE_LIMIT=4294967296 bytes") == 0;
     assert_true(limit_told);
+    reader_close(reader);
+}
+
+/* A call is timed where it turned slow or waited, and no call has another's time. */
+static void slow_calls_are_timed(void **state)
+{
+    (void)state;
+    int code, calls = 0, waits = 0;
+    struct reader_event event;
+    assert_string_equal(child_run(some_slow, &code), "");
+    struct reader *reader = reader_must(path);
+    while (reader_next(reader, &event) == READER_EVENT) {
+        bool slow = event.kind == TRACE_WAIT || calls / 2 == 1 || calls / 2 == 2;
+        waits += event.kind == TRACE_WAIT;
+        calls += event.kind != TRACE_WAIT;
+        if (slow)
+            assert_in_range(event.duration_ns, 2000000, 2000000000);
+        else
+            assert_int_equal(event.duration_ns, 0);
+    }
+    assert_int_equal(calls, 8);
+    assert_int_equal(waits, 2);
     reader_close(reader);
 }
 
@@ -513,6 +569,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(written_by_threads, no_file),
+        cmocka_unit_test_setup(slow_calls_are_timed, no_file),
         cmocka_unit_test_setup(left_to_the_next_thread, no_file),
         cmocka_unit_test_setup(read_after_kill, no_file),
         cmocka_unit_test_setup(cut_at_limit, no_file),
